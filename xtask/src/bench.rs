@@ -17,6 +17,7 @@ mod lab;
 mod meter;
 pub(crate) mod phases;
 pub(crate) mod portable;
+mod programs;
 mod report;
 mod rows;
 mod stage;
@@ -26,22 +27,22 @@ pub(crate) mod undo;
 
 use crate::arguments::count;
 use anyhow::{Context as _, Result, ensure};
-use lab::{Lab, Site};
-use rows::{GROUPS, Group};
-use stage::Stage;
+use lab::{MountTestbed, RunSite};
+use rows::{GROUPS, RowGroup};
+use stage::RowStage;
 use std::path::PathBuf;
-use subject::Kind;
+use subject::SubjectKind;
 
 /// Times a mount beside ext4, a bare mirror and juicefs (root).
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct MountArguments {
     /// Rounds of ext4, mirror and teal
     #[arg(long, value_name = "N", default_value = "5", value_parser = count(1))]
     rounds: usize,
     /// Rounds that juicefs takes part in: it is slow
     #[arg(long, value_name = "N", default_value = "1")]
     peer_rounds: usize,
-    /// Only rows whose name contains PATTERN
+    /// Only rows with PATTERN in their names
     #[arg(
         long = "rows",
         value_name = "PATTERN",
@@ -55,13 +56,13 @@ pub(crate) struct Plan {
     /// Without juicefs
     #[arg(long)]
     no_peers: bool,
-    /// Where images and mounts lie: the disk that is measured [default: target/bench]
+    /// The directory of images and mounts, on the disk that is measured [default: target/bench]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
-impl Plan {
-    /// Returns how many of the rounds the peers take part in.
+impl MountArguments {
+    /// Returns the number of rounds that the peers take part in.
     fn rounds_of_peers(&self) -> usize {
         if self.no_peers {
             0
@@ -71,52 +72,56 @@ impl Plan {
     }
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let chosen = |group: &&Group| {
+pub(crate) fn run(plan: &MountArguments) -> Result<bool> {
+    let chosen = |group: &&RowGroup| {
         group
             .rows
             .iter()
             .any(|row| row.name.contains(&plan.pattern))
     };
-    let groups: Vec<&Group> = GROUPS.iter().filter(chosen).collect();
+    let groups: Vec<&RowGroup> = GROUPS.iter().filter(chosen).collect();
     ensure!(!groups.is_empty(), "no row contains {:?}", plan.pattern);
-    let site = Site::begin("mount", plan.json.as_deref(), plan.dir.as_deref())?;
+    let site = RunSite::begin_run("mount", plan.json.as_deref(), plan.dir.as_deref())?;
     let peer_rounds = plan.rounds_of_peers();
-    let mut lab = Lab::set_up(site, peer_rounds > 0)?;
+    let mut lab = MountTestbed::set_up(site, peer_rounds > 0)?;
     let mut samples = Vec::new();
     for round in 0..plan.rounds {
         for group in &groups {
-            let mut kinds: Vec<Kind> = lab.kinds().collect();
+            let mut kinds: Vec<SubjectKind> = lab.subject_kinds().collect();
             let turn = round % kinds.len();
+            // The order turns with the rounds, so that no subject always comes first.
             kinds.rotate_left(turn);
             for kind in kinds {
-                if kind == Kind::Juicefs && round >= peer_rounds {
+                if kind == SubjectKind::Juicefs && round >= peer_rounds {
                     continue;
                 }
                 eprint!(
                     "\rround {}/{} {:<10} {:<24}",
                     round + 1,
                     plan.rounds,
-                    kind.name(),
+                    kind.label(),
                     group.rows[0].name
                 );
+                // Every group begins without the names that the last one left in the kernel.
                 lab::forget_names()?;
-                let mut stage = Stage::new(&mut lab, kind, round, &mut samples);
+                let mut stage = RowStage::new(&mut lab, kind, round, &mut samples);
                 let done = (group.run)(&mut stage).and_then(|()| stage.commit());
-                done.with_context(|| format!("{} on {}", group.rows[0].name, kind.name()))?;
+                done.with_context(|| format!("{} on {}", group.rows[0].name, kind.label()))?;
             }
         }
+        // The peer is unmounted as soon as it is done: its daemon would take processor time from
+        // the others.
         if round + 1 == peer_rounds {
-            lab.dismiss(Kind::Juicefs)?;
+            lab.remove_subject(SubjectKind::Juicefs)?;
         }
     }
     eprintln!();
     samples.retain(|sample| sample.row.contains(&plan.pattern));
     let (json, table) = (
-        |of: &_| report::json(&samples, of),
-        |of: &_| report::markdown(&samples, of),
+        |of: &_| report::render_json(&samples, of),
+        |of: &_| report::render_markdown(&samples, of),
     );
-    println!("{}", lab.site.keep(plan.rounds, json, table)?);
+    println!("{}", lab.site.write_results(plan.rounds, json, table)?);
     Ok(true)
 }
 
@@ -127,14 +132,20 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan: Plan = parse(&["--rounds", "3", "--rows", "cold", "--peer-rounds", "9"]).unwrap();
+        let plan: MountArguments =
+            parse(&["--rounds", "3", "--rows", "cold", "--peer-rounds", "9"]).unwrap();
         assert_eq!(
             (plan.rounds, plan.rounds_of_peers(), plan.pattern.as_str()),
             (3, 3, "cold")
         );
-        assert_eq!(parse::<Plan>(&["--no-peers"]).unwrap().rounds_of_peers(), 0);
+        assert_eq!(
+            parse::<MountArguments>(&["--no-peers"])
+                .unwrap()
+                .rounds_of_peers(),
+            0
+        );
         for refused in [&["--rounds"][..], &["--rounds", "0"], &["--fast"]] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<MountArguments>(refused).is_err(), "{refused:?}");
         }
     }
 

@@ -1,5 +1,6 @@
-//! `cargo xtask bench clients`: what one server bears; runs the example `clients` of `teal` in the
-//! release profile against the program itself, once for each arrangement, and prints a table.
+//! `cargo xtask bench clients`: measures the load that one server bears. Runs the example `clients`
+//! of `teal` in the release profile against the program itself, once for each arrangement, and
+//! prints a table.
 
 use crate::arguments::count;
 use anyhow::{Context as _, Result, ensure};
@@ -8,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Seconds of each way to commit.
+/// The seconds of each way to commit.
 const COMMITTING: u64 = 10;
 
 /// Measures what a server bears: a thousand clients on it, and how much it commits.
@@ -16,39 +17,46 @@ const COMMITTING: u64 = 10;
 /// The arrangements are: four clients to a volume; all in one volume, each in a directory of its
 /// own; the same, and no client says what it keeps; and all in one directory.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct ClientsArguments {
     /// Simulated clients
     #[arg(long, value_name = "N", default_value = "1000", value_parser = count(4))]
     clients: usize,
     /// Seconds that they live, for each arrangement
-    #[arg(long, value_name = "N", default_value = "120", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "120",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     seconds: u64,
     /// Raw figures; the table goes beside them as .md [default: target/bench/clients.json]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let target = crate::test::target_directory()?;
+pub(crate) fn run(plan: &ClientsArguments) -> Result<bool> {
+    let target = crate::workspace::target_directory()?;
     let json = plan
         .json
         .clone()
         .unwrap_or_else(|| target.join("bench/clients.json"));
     std::fs::create_dir_all(json.parent().context("--json")?)?;
+    // Both are built in the release profile: debug builds measure something else.
     for what in [["--bin", "teal"], ["--example", "clients"]] {
-        let mut build = crate::cargo();
+        let mut build = crate::workspace::cargo_command();
         let built = build
-            .current_dir(crate::root())
+            .current_dir(crate::workspace::workspace_root())
             .args(["build", "--release", "--quiet", "-p", "teal"])
             .args(what)
             .status()?;
         ensure!(built.success(), "the release build failed");
     }
     let clients = plan.clients.to_string();
-    let mut rows = one(
+    let mut rows = run_example(
         &target,
         &["--commits", "--seconds", &COMMITTING.to_string()],
     )?;
+    // From many small volumes to one large one that tells everything to all clients.
     for (volumes, how) in [
         (plan.clients / 4, &[][..]),
         (1, &[]),
@@ -64,9 +72,9 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
             "--seconds",
             &seconds,
         ];
-        rows.extend(one(&target, &[&of_all[..], how].concat())?);
+        rows.extend(run_example(&target, &[&of_all[..], how].concat())?);
     }
-    let table = markdown(&rows);
+    let table = render_markdown(&rows);
     std::fs::write(
         &json,
         serde_json::to_string_pretty(&json!({ "rows": rows }))?,
@@ -76,8 +84,8 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     Ok(true)
 }
 
-/// The rows of one run of the example.
-fn one(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
+/// Runs the example once, and returns its rows.
+fn run_example(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     eprintln!("clients {}", args.join(" "));
     let dir = target.join(format!("bench/clients-{}", std::process::id()));
     let mut command = Command::new(target.join("release/examples/clients"));
@@ -98,13 +106,14 @@ fn one(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
         .collect()
 }
 
-fn number(row: &Value, name: &str) -> f64 {
+fn number_at(row: &Value, name: &str) -> f64 {
     row[name].as_f64().unwrap_or(f64::NAN)
 }
 
-fn markdown(rows: &[Value]) -> String {
+fn render_markdown(rows: &[Value]) -> String {
     let mut out = String::from(
-        "| committing | operations/s | batches/s | processors of the server | load |\n|---|---:|---:|---:|---|\n",
+        "| committing | operations/s | batches/s | processors of the server | load \
+            |\n|---|---:|---:|---:|---|\n",
     );
     let of = |kind: &'static str| rows.iter().filter(move |row| row["kind"] == kind);
     let load = |row: &Value| {
@@ -123,26 +132,31 @@ fn markdown(rows: &[Value]) -> String {
             "empty files"
         };
         let (ops, batches) = (
-            number(row, "ops_per_second"),
-            number(row, "batches_per_second"),
+            number_at(row, "ops_per_second"),
+            number_at(row, "batches_per_second"),
         );
         let _ = writeln!(
             out,
             "| clients: {}; a batch: {} {what} | {ops:.0} | {batches:.0} | {:.2} | {} |",
             row["clients"],
             row["files"],
-            number(row, "server_processors"),
+            number_at(row, "server_processors"),
             load(row)
         );
     }
     out.push_str(
-        "\n| clients | requests/s | p50 ms | p99 ms | flush p50 / p99 ms | begun late | refused | told of news/s | states/s ",
+        "\n| clients | requests/s | p50 ms | p99 ms | flush p50 / p99 ms | begun late | refused | \
+            told of news/s | states/s ",
     );
-    out.push_str("| processors of the server | its memory MiB | load |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n");
+    out.push_str(
+        "| processors of the server | its memory MiB | load \
+        |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
+    );
     for row in of("clients") {
         let _ = writeln!(
             out,
-            "| {} in {} volumes{}{} | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | {:.0} | {:.2} | {:.0} | {} |",
+            "| {} in {} volumes{}{} | {:.0} | {:.2} | {:.1} | {:.1} / {:.1} | {} | {} | {:.0} | \
+                {:.0} | {:.2} | {:.0} | {} |",
             row["clients"],
             row["volumes"],
             if row["in_root"] == true {
@@ -155,17 +169,17 @@ fn markdown(rows: &[Value]) -> String {
             } else {
                 ""
             },
-            number(row, "requests_per_second"),
-            number(row, "p50_ms"),
-            number(row, "p99_ms"),
-            number(row, "flush_p50_ms"),
-            number(row, "flush_p99_ms"),
+            number_at(row, "requests_per_second"),
+            number_at(row, "p50_ms"),
+            number_at(row, "p99_ms"),
+            number_at(row, "flush_p50_ms"),
+            number_at(row, "flush_p99_ms"),
             row["late"],
             row["refused"],
-            number(row, "pulls_per_second"),
-            number(row, "states_per_second"),
-            number(row, "server_processors"),
-            number(row, "server_resident") / 1048576.0,
+            number_at(row, "pulls_per_second"),
+            number_at(row, "states_per_second"),
+            number_at(row, "server_processors"),
+            number_at(row, "server_resident") / 1048576.0,
             load(row)
         );
     }
@@ -179,7 +193,7 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan: Plan = parse(&["--clients", "8", "--seconds", "5"]).unwrap();
+        let plan: ClientsArguments = parse(&["--clients", "8", "--seconds", "5"]).unwrap();
         assert_eq!((plan.clients, plan.seconds), (8, 5));
         for refused in [
             &["--clients", "3"][..],
@@ -187,7 +201,7 @@ mod tests {
             &["--seconds"],
             &["--fast"],
         ] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<ClientsArguments>(refused).is_err(), "{refused:?}");
         }
     }
 
@@ -196,7 +210,7 @@ mod tests {
         let commits = json!({"kind": "commits", "clients": 8, "files": 100, "with_content": false, "ops_per_second": 5000.4,
             "batches_per_second": 25.0, "server_processors": 0.5, "load": "1.5 1 1"});
         let clients = json!({"kind": "clients", "clients": 1000, "volumes": 250, "everything": true, "p50_ms": 0.8, "late": 3, "load": "2.5 1"});
-        let table = markdown(&[commits, clients]);
+        let table = render_markdown(&[commits, clients]);
         assert!(
             table.contains("| clients: 8; a batch: 100 empty files | 5000 | 25 | 0.50 | 1.5 |"),
             "{table}"

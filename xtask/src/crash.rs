@@ -14,7 +14,7 @@ const IMAGES_LONG: u64 = 10_000_000;
 
 /// Explores crash images of the log store.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct CrashArguments {
     /// Crash images to look at, at least [default: 50000, with --long 10000000]
     #[arg(long, value_name = "N")]
     images: Option<u64>,
@@ -26,18 +26,18 @@ pub(crate) struct Plan {
     is_long: bool,
 }
 
-impl Plan {
-    fn images(&self) -> u64 {
+impl CrashArguments {
+    fn image_count(&self) -> u64 {
         let default = if self.is_long { IMAGES_LONG } else { IMAGES };
         self.images.unwrap_or(default)
     }
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let (images, seed) = (plan.images(), plan.seed);
+pub(crate) fn run(plan: &CrashArguments) -> Result<bool> {
+    let (images, seed) = (plan.image_count(), plan.seed);
     println!("exploring {images} crash images, seed {seed}");
-    let status = crate::cargo()
-        .current_dir(crate::root())
+    let status = crate::workspace::cargo_command()
+        .current_dir(crate::workspace::workspace_root())
         .args([
             "test",
             "--release",
@@ -67,14 +67,14 @@ mod tests {
     #[test]
     fn arguments_in_any_order_say_how_much() {
         let size = |args: &[&str]| {
-            let plan: Plan = parse(args).unwrap();
-            (plan.images(), plan.seed)
+            let plan: CrashArguments = parse(args).unwrap();
+            (plan.image_count(), plan.seed)
         };
         assert_eq!(size(&[]), (50_000, 1));
         assert_eq!(size(&["--long"]), (10_000_000, 1));
         assert_eq!(size(&["--images", "7", "--long", "--seed", "9"]), (7, 9));
         for refused in [&["--seed"][..], &["--seed", "x"], &["--fast"]] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<CrashArguments>(refused).is_err(), "{refused:?}");
         }
     }
 }

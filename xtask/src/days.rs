@@ -1,57 +1,58 @@
-//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount and keeps what
-//! was recorded.
+//! `cargo xtask days`: runs the scripts of `crates/teal-study/days` at a real mount, and keeps the
+//! recordings.
 //!
 //! # Guarantees
 //! 1. Every session is recorded at a mount that was made afresh after its preparation: first reads
 //!    reach the daemon.
-//! 2. What was mounted or made is taken away however it ends.
+//! 2. Everything that was mounted or made is taken away, however the run ends.
 
-use crate::bench::undo::{self, Undo};
+use crate::bench::undo::{self, UndoStep};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What somebody does, by its script.
+/// The kinds of sessions, by their scripts.
 const KINDS: [&str; 6] = ["edit", "git", "build", "mail", "browser", "media"];
 /// Sessions of each kind.
 const SEEDS: u32 = 4;
-/// How hard the traces are pressed.
+/// The level at which the traces are compressed.
 const LEVEL: i32 = 19;
 
 /// Records the working days' sessions anew, at a real mount (root).
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
-    /// No other kind than this
+pub(crate) struct DaysArguments {
+    /// Only this kind
     #[arg(long, value_name = "KIND", value_parser = KINDS)]
     only: Option<String>,
 }
 
 /// Runs the command.
-pub(crate) fn record(plan: &Plan) -> Result<bool> {
-    let target = crate::test::target_directory()?;
+pub(crate) fn record_days(plan: &DaysArguments) -> Result<bool> {
+    let target = crate::workspace::target_directory()?;
     ensure!(
-        crate::cargo()
+        crate::workspace::cargo_command()
             .args(["build", "-q", "-p", "teal", "-p", "teal-lab"])
             .status()?
             .success(),
         "teal was not built"
     );
-    let _guard = undo::guard()?;
+    let _guard = undo::undo_at_exit()?;
     let top = target.join(format!("days-{}", std::process::id()));
-    undo::note(Undo::Tree(top.clone()));
-    let days = crate::root().join("crates/teal-study/days");
+    undo::note_undo(UndoStep::Tree(top.clone()));
+    let days = crate::workspace::workspace_root().join("crates/teal-study/days");
     for kind in KINDS
         .iter()
         .filter(|kind| plan.only.as_deref().is_none_or(|only| only == **kind))
     {
         for seed in 1..=SEEDS {
-            let session = Session {
+            let session = RecordingSession {
                 teal: target.join("debug/teal"),
                 dir: top.join(format!("{kind}-{seed}")),
                 seed,
             };
-            let trace = session.record(&days.join(format!("{kind}.sh")))?;
+            let trace = session.record_session(&days.join(format!("{kind}.sh")))?;
+            // Recordings are kept in the repository: compression is slow and pays.
             let pressed = zstd::encode_all(&*std::fs::read(trace)?, LEVEL)?;
             let kept = days.join(format!("{kind}-{seed}.trace.zst"));
             println!("{}: {} bytes", kept.display(), pressed.len());
@@ -61,14 +62,14 @@ pub(crate) fn record(plan: &Plan) -> Result<bool> {
     Ok(true)
 }
 
-struct Session {
+struct RecordingSession {
     teal: PathBuf,
     dir: PathBuf,
     seed: u32,
 }
 
-impl Session {
-    fn teal(&self, args: &[&str], paths: &[&Path]) -> Command {
+impl RecordingSession {
+    fn teal_command(&self, args: &[&str], paths: &[&Path]) -> Command {
         let mut command = Command::new(&self.teal);
         command
             .args(args)
@@ -79,49 +80,53 @@ impl Session {
     }
 
     fn mount(&self) -> Result<()> {
-        undo::note(Undo::Mount(self.point()));
-        good(&mut self.teal(&["mount"], &[&self.dir.join("store"), &self.point()]))
+        undo::note_undo(UndoStep::Mount(self.mount_point()));
+        run_checked(
+            &mut self.teal_command(&["mount"], &[&self.dir.join("store"), &self.mount_point()]),
+        )
     }
 
     fn unmount(&self) -> Result<()> {
-        good(&mut self.teal(&["down"], &[&self.point()]))
+        run_checked(&mut self.teal_command(&["down"], &[&self.mount_point()]))
     }
 
-    fn point(&self) -> PathBuf {
+    fn mount_point(&self) -> PathBuf {
         self.dir.join("mnt")
     }
 
-    fn part(&self, script: &Path, part: &str) -> Result<()> {
+    fn run_part(&self, script: &Path, part: &str) -> Result<()> {
         let mut command = Command::new("sh");
         command
             .arg(script)
             .arg(part)
-            .arg(self.point())
+            .arg(self.mount_point())
             .arg(self.seed.to_string());
-        good(
+        run_checked(
             command
                 .env("TEAL", &self.teal)
-                .env("REPOSITORY", crate::root())
+                .env("REPOSITORY", crate::workspace::workspace_root())
                 .stdin(Stdio::null()),
         )
     }
 
     /// Prepares, mounts again, and records the session.
-    fn record(&self, script: &Path) -> Result<PathBuf> {
-        std::fs::create_dir_all(self.point())?;
-        good(&mut self.teal(&["mkfs", "--size", "1G"], &[&self.dir.join("store")]))?;
+    fn record_session(&self, script: &Path) -> Result<PathBuf> {
+        std::fs::create_dir_all(self.mount_point())?;
+        run_checked(&mut self.teal_command(&["mkfs", "--size", "1G"], &[&self.dir.join("store")]))?;
         self.mount()?;
-        self.part(script, "prepare")?;
+        self.run_part(script, "prepare")?;
+        // The mount is made afresh, so that first reads reach the daemon.
         self.unmount()?;
         self.mount()?;
         let trace = self.dir.join("trace");
         let out = trace.to_string_lossy();
         let recorder = self
-            .teal(&["lab", "record", "--out", &out], &[&self.point()])
+            .teal_command(&["lab", "record", "--out", &out], &[&self.mount_point()])
             .spawn()?;
         self.wait_until_recording()?;
-        let done = self.part(script, "session");
-        good(&mut self.teal(&["lab", "record", "--stop"], &[&self.point()]))?;
+        // The recording is stopped even if the session failed.
+        let done = self.run_part(script, "session");
+        run_checked(&mut self.teal_command(&["lab", "record", "--stop"], &[&self.mount_point()]))?;
         done?;
         ensure!(
             recorder.wait_with_output()?.status.success(),
@@ -131,20 +136,23 @@ impl Session {
         Ok(trace)
     }
 
-    /// A mark is refused while nothing is recorded.
+    /// Waits until marks are accepted: they are refused while nothing is recorded.
     fn wait_until_recording(&self) -> Result<()> {
         for _ in 0..200 {
-            let mut mark = self.teal(&["lab", "record", "--mark", "begin"], &[&self.point()]);
+            let mut mark = self.teal_command(
+                &["lab", "record", "--mark", "begin"],
+                &[&self.mount_point()],
+            );
             if mark.stderr(Stdio::null()).status()?.success() {
                 return Ok(());
             }
             std::thread::park_timeout(Duration::from_millis(50));
         }
-        bail!("nothing is recorded at {}", self.point().display())
+        bail!("nothing is recorded at {}", self.mount_point().display())
     }
 }
 
-fn good(command: &mut Command) -> Result<()> {
+fn run_checked(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())

@@ -35,7 +35,7 @@ const TARGETS: [(&str, u64); 14] = [
     ("image-sealed", 6),
     ("fuse", 2),
 ];
-/// Longest input that is worth a try, and longest run of one, seconds.
+/// The length of the longest input that is tried.
 const LONGEST: &str = "-max_len=4096";
 const SLOWEST: &str = "-timeout=60";
 /// An input longer than this is not taken into the repository.
@@ -44,13 +44,13 @@ const HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// Fuzzes decoders and images, all targets by default, or repeats one input.
 #[derive(Debug, PartialEq, Eq, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct FuzzArguments {
     /// The only target
     #[arg(value_parser = PossibleValuesParser::new(TARGETS.map(|(name, _)| name)))]
     target: Option<String>,
     /// An input to repeat
     file: Option<PathBuf>,
-    /// How long, over all targets
+    /// Minutes of fuzzing, over all targets
     #[arg(long, value_name = "N", default_value = "10")]
     minutes: u64,
     /// Take the smallest inputs that together reach what all found reach into fuzz/corpus
@@ -58,34 +58,37 @@ pub(crate) struct Plan {
     keep: bool,
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let program = build()?;
+pub(crate) fn run(plan: &FuzzArguments) -> Result<bool> {
+    let program = build_fuzzer()?;
     if let (Some(target), Some(file)) = (&plan.target, &plan.file) {
-        return Ok(program.on(target).arg(file).status()?.success());
+        return Ok(program.command_for(target).arg(file).status()?.success());
     }
     let chosen: Vec<_> = TARGETS
         .into_iter()
         .filter(|(name, _)| plan.target.as_deref().is_none_or(|only| only == *name))
         .collect();
+    // Targets share the time by their weights.
     let shares: u64 = chosen.iter().map(|(_, share)| share).sum();
     let mut sound = true;
+    debug_assert!(shares > 0, "at least one target was chosen");
     for (target, share) in chosen {
+        // A target gets at least a second, or libFuzzer would run without end.
         let seconds = (plan.minutes * 60 * share / shares).max(1);
-        sound &= program.fuzz(target, seconds)?;
+        sound &= program.fuzz_target(target, seconds)?;
         if plan.keep {
-            program.keep(target)?;
+            program.keep_smallest(target)?;
         }
     }
     Ok(sound)
 }
 
-struct Program {
+struct FuzzProgram {
     path: PathBuf,
-    /// Where the targets' findings go.
+    /// The directory of the targets' findings.
     found: PathBuf,
 }
 
-fn build() -> Result<Program> {
+fn build_fuzzer() -> Result<FuzzProgram> {
     let flags = [
         "-Cpasses=sancov-module",
         "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -93,11 +96,14 @@ fn build() -> Result<Program> {
         "-Cllvm-args=-sanitizer-coverage-pc-table",
         "-Cllvm-args=-sanitizer-coverage-trace-compares",
     ];
-    let dir = crate::root().join("fuzz");
+    let dir = crate::workspace::workspace_root().join("fuzz");
     let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| crate::root().join("target"), PathBuf::from)
+        .map_or_else(
+            || crate::workspace::workspace_root().join("target"),
+            PathBuf::from,
+        )
         .join("fuzz");
-    let built = crate::cargo()
+    let built = crate::workspace::cargo_command()
         .current_dir(&dir)
         // With --target, build scripts are built without these flags.
         .args(["build", "--release", "--target", HOST, "--target-dir"])
@@ -108,17 +114,19 @@ fn build() -> Result<Program> {
     if !built.success() {
         bail!("the fuzzer does not build; libFuzzer needs a C++ compiler (c++)");
     }
-    Ok(Program {
+    Ok(FuzzProgram {
         path: target.join("build").join(HOST).join("release/teal-fuzz"),
         found: target,
     })
 }
 
-fn kept(target: &str) -> PathBuf {
-    crate::root().join("fuzz/corpus").join(target)
+fn corpus_dir(target: &str) -> PathBuf {
+    crate::workspace::workspace_root()
+        .join("fuzz/corpus")
+        .join(target)
 }
 
-fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+fn sorted_files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         files.push(entry?.path());
@@ -127,8 +135,8 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-impl Program {
-    fn on(&self, target: &str) -> Command {
+impl FuzzProgram {
+    fn command_for(&self, target: &str) -> Command {
         let mut command = Command::new(&self.path);
         command
             .env("TEAL_FUZZ_TARGET", target)
@@ -136,23 +144,24 @@ impl Program {
         command
     }
 
-    fn dirs(&self, target: &str) -> Result<(PathBuf, PathBuf)> {
-        let (found, kept) = (self.found.join(target), kept(target));
+    fn make_dirs(&self, target: &str) -> Result<(PathBuf, PathBuf)> {
+        let (found, kept) = (self.found.join(target), corpus_dir(target));
         std::fs::create_dir_all(&found)?;
         std::fs::create_dir_all(&kept)?;
         Ok((found, kept))
     }
 
-    /// Fuzzes one target; says whether all promises held.
-    fn fuzz(&self, target: &str, seconds: u64) -> Result<bool> {
-        let (found, kept) = self.dirs(target)?;
+    /// Fuzzes one target, and returns whether all promises held.
+    fn fuzz_target(&self, target: &str, seconds: u64) -> Result<bool> {
+        let (found, kept) = self.make_dirs(target)?;
         let broken = self.found.join("broken").join(target);
         std::fs::create_dir_all(&broken)?;
-        let before = files(&broken)?;
+        // Findings of earlier runs are no findings of this one.
+        let before = sorted_files(&broken)?;
         let out = self
-            .on(target)
+            .command_for(target)
             .env("TEAL_FUZZ_SEEDS", &found)
-            // In a process of its own, which is replaced when an input kills it.
+            // The target runs in a process of its own, which is replaced when an input kills it.
             .args([
                 "-fork=1",
                 "-len_control=0",
@@ -168,9 +177,9 @@ impl Program {
             .output()
             .context("the fuzzer")?;
         let said = String::from_utf8_lossy(&out.stderr);
-        let (runs, coverage) = progress(&said).unwrap_or_default();
+        let (runs, coverage) = last_report(&said).unwrap_or_default();
         println!("{target}: {runs} executions in {seconds} s, coverage {coverage}");
-        let fresh: Vec<_> = files(&broken)?
+        let fresh: Vec<_> = sorted_files(&broken)?
             .into_iter()
             .filter(|file| !before.contains(file))
             .collect();
@@ -189,15 +198,16 @@ impl Program {
         Ok(out.status.success() && fresh.is_empty())
     }
 
-    /// Takes the smallest inputs that reach everything into the repository, those that once broke a
-    /// promise beside them.
-    fn keep(&self, target: &str) -> Result<()> {
-        let (found, kept) = self.dirs(target)?;
+    /// Copies the smallest inputs that reach everything into the repository, beside those that once
+    /// broke a promise.
+    fn keep_smallest(&self, target: &str) -> Result<()> {
+        let (found, kept) = self.make_dirs(target)?;
         let merged = self.found.join(format!("{target}.merged"));
+        // The corpus is merged into an empty directory: old files there would count as reached.
         let _ = std::fs::remove_dir_all(&merged);
         std::fs::create_dir_all(&merged)?;
         let done = self
-            .on(target)
+            .command_for(target)
             .arg("-merge=1")
             .args([&merged, &kept, &found])
             .stderr(Stdio::null())
@@ -209,11 +219,15 @@ impl Program {
             path.file_name()
                 .is_some_and(|name| name.to_string_lossy().contains('-'))
         };
-        for old in files(&kept)?.into_iter().filter(|path| !is_named(path)) {
+        // Inputs with a dash in their names once broke a promise, and stay.
+        for old in sorted_files(&kept)?
+            .into_iter()
+            .filter(|path| !is_named(path))
+        {
             std::fs::remove_file(old)?;
         }
         let mut count = 0;
-        for path in files(&merged)? {
+        for path in sorted_files(&merged)? {
             if let Some(name) = path
                 .file_name()
                 .filter(|_| path.metadata().is_ok_and(|m| m.len() <= KEEP_BYTES))
@@ -227,8 +241,8 @@ impl Program {
     }
 }
 
-/// Executions and coverage of libFuzzer's last report: `#9: cov: 5 ft: …`.
-fn progress(said: &str) -> Option<(u64, u64)> {
+/// Returns executions and coverage of libFuzzer's last report: `#9: cov: 5 ft: …`.
+fn last_report(said: &str) -> Option<(u64, u64)> {
     said.lines().rev().find_map(|line| {
         let (runs, rest) = line.strip_prefix('#')?.split_once(": cov: ")?;
         Some((runs.parse().ok()?, rest.split(' ').next()?.parse().ok()?))
@@ -242,32 +256,32 @@ mod tests {
 
     #[test]
     fn arguments_say_what_to_fuzz_and_how_long() {
-        let everything = Plan {
+        let everything = FuzzArguments {
             target: None,
             file: None,
             minutes: 10,
             keep: false,
         };
-        assert_eq!(parse::<Plan>(&[]).unwrap(), everything);
-        let one = Plan {
+        assert_eq!(parse::<FuzzArguments>(&[]).unwrap(), everything);
+        let one = FuzzArguments {
             target: Some("image".to_owned()),
             file: Some("crash-1".into()),
             minutes: 3,
             keep: true,
         };
         assert_eq!(
-            parse::<Plan>(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(),
+            parse::<FuzzArguments>(&["image", "--minutes", "3", "--keep", "crash-1"]).unwrap(),
             one
         );
         for refused in [&["nonsense"][..], &["--minutes"], &["--fast"]] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<FuzzArguments>(refused).is_err(), "{refused:?}");
         }
     }
 
     #[test]
     fn progress_is_read_from_what_the_fuzzer_says() {
         assert_eq!(
-            progress("#1: cov: 2 ft: 3\n#10: cov: 25 ft: 9\nINFO: x"),
+            last_report("#1: cov: 2 ft: 3\n#10: cov: 25 ft: 9\nINFO: x"),
             Some((10, 25))
         );
     }

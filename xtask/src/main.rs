@@ -12,6 +12,7 @@ mod sim;
 mod space;
 mod test;
 mod tidy;
+mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -19,56 +20,56 @@ use std::process::ExitCode;
 /// Chores of the workspace.
 #[derive(Debug, Parser)]
 #[command(name = "xtask", bin_name = "cargo xtask")]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
-    chore: Chore,
+    chore: ChoreCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Chore {
-    Tidy(tidy::Plan),
-    Test(test::Plan),
-    Crash(crash::Plan),
-    Sim(sim::Plan),
-    Fuzz(fuzz::Plan),
-    Days(days::Plan),
-    Score(score::Plan),
+enum ChoreCommand {
+    Tidy(tidy::TidyArguments),
+    Test(test::TestArguments),
+    Crash(crash::CrashArguments),
+    Sim(sim::SimArguments),
+    Fuzz(fuzz::FuzzArguments),
+    Days(days::DaysArguments),
+    Score(score::ScoreArguments),
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(BenchCommand),
 }
 
 /// Measures, and prints a table.
 #[derive(Debug, Subcommand)]
-enum Bench {
-    Mount(bench::Plan),
-    Space(space::Plan),
-    Recovery(recovery::Plan),
-    Andrew(bench::andrew::Plan),
-    Portable(bench::portable::Plan),
-    Attach(bench::attach::Plan),
-    Clients(clients::Plan),
-    Emulator(bench::emulator::Plan),
-    Phases(bench::phases::Plan),
+enum BenchCommand {
+    Mount(bench::MountArguments),
+    Space(space::SpaceArguments),
+    Recovery(recovery::RecoveryArguments),
+    Andrew(bench::andrew::AndrewArguments),
+    Portable(bench::portable::PortableArguments),
+    Attach(bench::attach::AttachArguments),
+    Clients(clients::ClientsArguments),
+    Emulator(bench::emulator::EmulatorArguments),
+    Phases(bench::phases::PhasesArguments),
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().chore {
-        Chore::Tidy(plan) => tidy::run(&plan),
-        Chore::Test(plan) => test::run(&plan),
-        Chore::Crash(plan) => crash::run(&plan),
-        Chore::Sim(plan) => sim::run(&plan),
-        Chore::Fuzz(plan) => fuzz::run(&plan),
-        Chore::Days(plan) => days::record(&plan),
-        Chore::Score(plan) => score::run(&plan),
-        Chore::Bench(Bench::Mount(plan)) => bench::run(&plan),
-        Chore::Bench(Bench::Space(plan)) => space::run(&plan),
-        Chore::Bench(Bench::Recovery(plan)) => recovery::run(&plan),
-        Chore::Bench(Bench::Andrew(plan)) => bench::andrew::bench(&plan),
-        Chore::Bench(Bench::Portable(plan)) => bench::portable::bench(&plan),
-        Chore::Bench(Bench::Attach(plan)) => bench::attach::bench(&plan),
-        Chore::Bench(Bench::Clients(plan)) => clients::run(&plan),
-        Chore::Bench(Bench::Emulator(plan)) => bench::emulator::bench(&plan),
-        Chore::Bench(Bench::Phases(plan)) => bench::phases::bench(&plan),
+    let done = match CommandLine::parse().chore {
+        ChoreCommand::Tidy(plan) => tidy::run(&plan),
+        ChoreCommand::Test(plan) => test::run(&plan),
+        ChoreCommand::Crash(plan) => crash::run(&plan),
+        ChoreCommand::Sim(plan) => sim::run(&plan),
+        ChoreCommand::Fuzz(plan) => fuzz::run(&plan),
+        ChoreCommand::Days(plan) => days::record_days(&plan),
+        ChoreCommand::Score(plan) => score::run(&plan),
+        ChoreCommand::Bench(BenchCommand::Mount(plan)) => bench::run(&plan),
+        ChoreCommand::Bench(BenchCommand::Space(plan)) => space::run(&plan),
+        ChoreCommand::Bench(BenchCommand::Recovery(plan)) => recovery::run(&plan),
+        ChoreCommand::Bench(BenchCommand::Andrew(plan)) => bench::andrew::run_bench(&plan),
+        ChoreCommand::Bench(BenchCommand::Portable(plan)) => bench::portable::run_bench(&plan),
+        ChoreCommand::Bench(BenchCommand::Attach(plan)) => bench::attach::run_bench(&plan),
+        ChoreCommand::Bench(BenchCommand::Clients(plan)) => clients::run(&plan),
+        ChoreCommand::Bench(BenchCommand::Emulator(plan)) => bench::emulator::run_bench(&plan),
+        ChoreCommand::Bench(BenchCommand::Phases(plan)) => bench::phases::run_bench(&plan),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -80,18 +81,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// The `cargo` that runs us.
-fn cargo() -> std::process::Command {
-    std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-}
-
-/// The root of the workspace.
-fn root() -> &'static std::path::Path {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the workspace")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,16 +88,16 @@ mod tests {
 
     #[test]
     fn the_definition_of_all_arguments_is_sound() {
-        Arguments::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
     fn benches_of_other_programs_are_given_their_arguments_unread() {
         for bench in ["space", "recovery", "phases"] {
             let words = ["xtask", "bench", bench, "--rows", "hot/cold"];
-            assert!(Arguments::try_parse_from(words).is_ok(), "{bench}");
+            assert!(CommandLine::try_parse_from(words).is_ok(), "{bench}");
         }
-        let help = Arguments::try_parse_from(["xtask", "bench", "space", "--help"]);
+        let help = CommandLine::try_parse_from(["xtask", "bench", "space", "--help"]);
         assert!(help.is_ok(), "the example explains its arguments");
     }
 }

@@ -7,16 +7,16 @@ use std::ffi::OsString;
 /// Times opening after a crash, by the size of the store and the number of files.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Plan {
+pub(crate) struct RecoveryArguments {
     /// Passed on to the example; --help explains them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let place = crate::test::target_directory()?.join("bench");
-    let status = crate::cargo()
-        .current_dir(crate::root())
+pub(crate) fn run(plan: &RecoveryArguments) -> Result<bool> {
+    let place = crate::workspace::target_directory()?.join("bench");
+    let status = crate::workspace::cargo_command()
+        .current_dir(crate::workspace::workspace_root())
         .args([
             "run",
             "--quiet",

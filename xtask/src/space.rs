@@ -7,15 +7,15 @@ use std::ffi::OsString;
 /// Counts what the device writes for what the user writes, by fill and load.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Plan {
+pub(crate) struct SpaceArguments {
     /// Passed on to the example; --help explains them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
-    let status = crate::cargo()
-        .current_dir(crate::root())
+pub(crate) fn run(plan: &SpaceArguments) -> Result<bool> {
+    let status = crate::workspace::cargo_command()
+        .current_dir(crate::workspace::workspace_root())
         .args([
             "run",
             "--quiet",

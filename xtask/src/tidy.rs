@@ -5,51 +5,19 @@
 //! 2. Every finding says where, which rule, and what to do.
 
 mod figures;
+mod finding;
 mod layers;
-mod rooms;
+mod manifests;
 mod sources;
 
 use anyhow::{Context as _, Result};
 use figures::FiguresMode;
 use serde_json::Value;
-use std::fmt;
 use std::path::Path;
-
-/// One breach of a rule.
-#[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    path: String,
-    line: usize,
-    rule: &'static str,
-    advice: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, rule: &'static str, advice: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            rule,
-            advice: advice.into(),
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            line,
-            rule,
-            advice,
-        } = self;
-        write!(f, "{path}:{line}: {rule}: {advice}")
-    }
-}
 
 /// Checks what the compiler cannot: layers, sizes, names, words.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct TidyArguments {
     /// Prints the figures of the chapter *Words*, for each crate and in sum.
     #[arg(long)]
     figures: bool,
@@ -59,18 +27,19 @@ pub(crate) struct Plan {
 }
 
 /// Checks every rule.
-pub(crate) fn run(plan: &Plan) -> Result<bool> {
+pub(crate) fn run(plan: &TidyArguments) -> Result<bool> {
     let mode = match (plan.figures, plan.write) {
         (false, _) => FiguresMode::Check,
         (true, false) => FiguresMode::Print,
         (true, true) => FiguresMode::PrintAndWrite,
     };
-    let root = crate::root();
+    let root = crate::workspace::workspace_root();
+    // All rules are checked before any finding is printed, so that one run shows everything.
     let mut findings = sources::check_tree(root)?;
     findings.extend(figures::check_tree(root, mode)?);
-    let rooms = rooms::read(&metadata(root)?, root)?;
-    findings.extend(layers::check(&rooms));
-    findings.extend(rooms::check(
+    let rooms = manifests::read_manifests(&cargo_metadata(root)?, root)?;
+    findings.extend(layers::check_layers(&rooms));
+    findings.extend(manifests::check_manifests(
         &rooms,
         std::fs::read_to_string(root.join("ARCHITECTURE.md"))
             .ok()
@@ -83,8 +52,8 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-fn metadata(root: &Path) -> Result<Value> {
-    let out = crate::cargo()
+fn cargo_metadata(root: &Path) -> Result<Value> {
+    let out = crate::workspace::cargo_command()
         .current_dir(root)
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .stderr(std::process::Stdio::inherit())

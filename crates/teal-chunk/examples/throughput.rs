@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_chunk::{
-    Access, ChunkStore, ChunkStream, DirectoryShelf, Domain, DomainId, MemoryShelf, Options, Shelf,
-    Sizes, cuts,
+    AccessMode, ChunkSizes, ChunkStore, ChunkStoreOptions, ChunkStream, DedupDomain,
+    DirectoryShelf, DomainId, MemoryShelf, Shelf, chunk_ranges,
 };
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_types::ChunkId;
@@ -21,10 +21,10 @@ use teal_types::ChunkId;
 const MIB: usize = 256;
 
 fn measured<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    let start = SystemClock.monotonic();
+    let start = SystemClock.monotonic_time();
     let made = work();
     let took = SystemClock
-        .monotonic()
+        .monotonic_time()
         .saturating_sub(start)
         .max(Duration::from_nanos(1));
     println!("{what:<40} {:>8.0} MiB/s", MIB as f64 / took.as_secs_f64());
@@ -55,25 +55,28 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         );
         let content = content(is_random);
-        let ranges: Vec<_> = measured("cut a slice", || cuts(&content, Sizes::DEFAULT).collect());
+        let ranges: Vec<_> = measured("cut a slice", || {
+            chunk_ranges(&content, ChunkSizes::DEFAULT).collect()
+        });
         measured("cut a stream", || {
-            ChunkStream::new(&content[..], Sizes::DEFAULT)
+            ChunkStream::new(&content[..], ChunkSizes::DEFAULT)
                 .map(black_box)
                 .count()
         });
-        let domain = Domain::new(DomainId::new([1; 16]), [2; 32]);
-        let name = |range: &Range<usize>| domain.name(&content[range.clone()]);
+        let domain = DedupDomain::new(DomainId::new([1; 16]), [2; 32]);
+        let name = |range: &Range<usize>| domain.name_content(&content[range.clone()]);
         let names: Vec<ChunkId> = measured("name", || ranges.iter().map(name).collect());
         let shelf: Arc<dyn Shelf> = match &dir {
             Some(dir) => Arc::new(DirectoryShelf::open(
                 Path::new(dir),
-                Access::Write,
+                AccessMode::Write,
                 runtime.handle().clone(),
             )?),
             None => Arc::new(MemoryShelf::new()),
         };
         let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-        let store = ChunkStore::open(shelf, domain, Options::default(), clock, entropy)?.0;
+        let store =
+            ChunkStore::open(shelf, domain, ChunkStoreOptions::default(), clock, entropy)?.0;
         let put = || store.put(ranges.iter().map(|range| &content[range.clone()]));
         let (ids, _) = measured("store", put)?;
         assert_eq!(ids, names);
@@ -81,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         measured("read", || {
             ids.iter().try_for_each(|id| store.get(id).map(drop))
         })?;
-        println!("{:?}\n{:?}", store.counts(), store.holding());
+        println!("{:?}\n{:?}", store.counts(), store.usage());
     }
     Ok(())
 }

@@ -1,126 +1,102 @@
 //! Storing chunks: many share a pack, many commits share a put.
 //!
 //! # Guarantees
-//! 1. *Together*: packs grow to the target; a commit puts what has gathered, for everybody who
-//!    waits.
-//! 2. *Bounded*: one pack is filled and one is being put; whoever fills the next waits for it.
+//! 1. *Together*: packs grow to the target; a commit puts the chunks that have gathered, for all
+//!    batches that wait.
+//! 2. *Bounded*: one pack is filled and one is being put; a batch that would fill the next waits
+//!    for that.
 //! 3. *Honest*: a put that fails is answered to every batch that has a chunk in the pack, those
 //!    that only met it there included.
 
 use crate::error::ChunkError;
 use crate::format::chunk::{self, ChunkHeader};
-use crate::index::Half;
+use crate::index::ChunkIdPrefix;
 use crate::limits::CHUNK_MAX;
 use crate::pack::PackBuilder;
 use crate::packs::Pack;
 use crate::pin::Pin;
-use crate::seeded::{Bug, bug};
+use crate::seeded::{ChunkBug, bug};
 use crate::store::ChunkStore;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::writer::{PackWriter, PutOutcome, UnstoredPack, WriterState};
+use parking_lot::MutexGuard;
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use teal_types::ChunkId;
 
-/// How the put of one pack has ended, once it has.
-#[derive(Debug, Default)]
-struct Flight(OnceLock<Result<(), ChunkError>>);
-
-/// A pack that is not durable yet.
-struct Pending {
-    halves: BTreeSet<Half>,
-    flight: Arc<Flight>,
-}
-
-#[derive(Default)]
-struct Filling {
-    open: Option<(PackBuilder, Pending)>,
-    /// Being put, by the thread that has sealed it.
-    sealed: Option<Pending>,
-}
-
-impl Filling {
-    /// The pack that this chunk is on its way in.
-    fn flight_of(&self, half: &Half) -> Option<&Arc<Flight>> {
-        let mut pending = self
-            .sealed
-            .iter()
-            .chain(self.open.iter().map(|(_, pending)| pending));
-        pending
-            .find(|pending| pending.halves.contains(half))
-            .map(|pending| &pending.flight)
-    }
-}
-
-/// The pack being filled, for all batches.
-#[derive(Default)]
-pub(crate) struct Writer {
-    filling: Mutex<Filling>,
-    /// Told whenever a put has ended.
-    ended: Condvar,
-}
-
-impl Writer {
+impl PackWriter {
     /// Takes a chunk into the open pack; `None` if the store has it already.
-    fn add(&self, store: &ChunkStore, header: &ChunkHeader, encoded: &[u8]) -> Option<Arc<Flight>> {
-        let half = Half::of(&header.id);
+    fn add_chunk(
+        &self,
+        store: &ChunkStore,
+        header: &ChunkHeader,
+        encoded: &[u8],
+    ) -> Option<Arc<PutOutcome>> {
+        let chunk = ChunkIdPrefix::from_id(&header.id);
         let mut filling = self.filling.lock();
         loop {
-            if store.0.state.read().has(&half) {
+            // Asked anew after each wait: the put that has ended may have brought this chunk.
+            if store.0.state.read().has_chunk(&chunk) {
                 return None;
             }
-            if let Some(flight) = filling.flight_of(&half) {
-                return Some(Arc::clone(flight));
+            if let Some(outcome) = filling.put_of(&chunk) {
+                return Some(Arc::clone(outcome));
             }
-            let (builder, pending) = filling.open.get_or_insert_with(|| {
-                (
-                    store.new_pack(),
-                    Pending {
-                        halves: BTreeSet::new(),
-                        flight: Arc::default(),
-                    },
-                )
+            let (builder, pack) = filling.open.get_or_insert_with(|| {
+                let empty = UnstoredPack {
+                    chunks: BTreeSet::new(),
+                    outcome: Arc::default(),
+                };
+                (store.new_pack(), empty)
             });
             if builder.has_room(encoded.len(), store.0.pack_target) {
                 builder.append(header, encoded);
-                pending.halves.insert(half);
-                return Some(Arc::clone(&pending.flight));
+                pack.chunks.insert(chunk);
+                return Some(Arc::clone(&pack.outcome));
             }
             self.put_or_wait(store, &mut filling);
         }
     }
 
-    /// Waits until this pack is durable, putting it if nobody does.
-    fn settle(&self, store: &ChunkStore, flight: &Flight) -> Result<(), ChunkError> {
+    /// Waits until this pack is durable, and puts it if no other thread does.
+    fn wait_until_durable(
+        &self,
+        store: &ChunkStore,
+        outcome: &PutOutcome,
+    ) -> Result<(), ChunkError> {
         let mut filling = self.filling.lock();
         loop {
-            if let Some(outcome) = flight.0.get() {
-                return outcome.clone();
+            if let Some(result) = outcome.0.get() {
+                return result.clone();
             }
             self.put_or_wait(store, &mut filling);
         }
     }
 
     /// Puts the open pack, or waits for the end of the put that is going on.
-    fn put_or_wait(&self, store: &ChunkStore, filling: &mut MutexGuard<'_, Filling>) {
+    fn put_or_wait(&self, store: &ChunkStore, filling: &mut MutexGuard<'_, WriterState>) {
         if filling.sealed.is_some() {
             self.ended.wait(filling);
             return;
         }
-        let Some((builder, pending)) = filling.open.take() else {
+        let Some((builder, pack)) = filling.open.take() else {
             return;
         };
-        let flight = Arc::clone(&pending.flight);
-        filling.sealed = Some(pending);
-        let outcome = MutexGuard::unlocked(filling, || put(store, builder));
+        debug_assert!(!pack.chunks.is_empty(), "an empty pack is never put");
+        let outcome = Arc::clone(&pack.outcome);
+        // Stays visible as sealed, so that a chunk of it is not stored twice meanwhile.
+        filling.sealed = Some(pack);
+        let result = MutexGuard::unlocked(filling, || put_and_register(store, builder));
         filling.sealed = None;
-        flight.0.set(outcome).expect("a pack is put once");
+        outcome.0.set(result).expect("a pack is put once");
         self.ended.notify_all();
     }
 }
 
-fn put(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
-    if bug(Bug::HadTooEarly) || bug(Bug::FailedPutForgotten) {
-        let id = builder.pack();
+/// Puts a pack, and only then lets the index know its chunks.
+fn put_and_register(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
+    if bug(ChunkBug::HadTooEarly) || bug(ChunkBug::FailedPutForgotten) {
+        // Seeded bugs: the chunks can be had before the pack is durable, or though it is not.
+        let id = builder.pack_id();
         let (bytes, entries) = builder.clone().finish();
         let pack = Pack {
             id,
@@ -128,28 +104,29 @@ fn put(store: &ChunkStore, builder: PackBuilder) -> Result<(), ChunkError> {
             seen: store.now(),
             whole: true,
         };
-        store.0.state.write().register(pack, &entries);
+        store.0.state.write().register_pack(pack, &entries);
         let outcome = store.put_pack(builder).map(drop);
-        return if bug(Bug::FailedPutForgotten) {
+        return if bug(ChunkBug::FailedPutForgotten) {
             Ok(())
         } else {
             outcome
         };
     }
+    // Durable first: from the moment of registration a client may be told that the chunk is here.
     let (pack, entries) = store.put_pack(builder)?;
-    store.0.state.write().register(pack, &entries);
+    store.0.state.write().register_pack(pack, &entries);
     Ok(())
 }
 
 /// Chunks that become durable together. Dropped without [`commit`](Self::commit), it promises
 /// nothing; its chunks may be stored or not.
-pub struct Batch {
+pub struct ChunkBatch {
     store: ChunkStore,
     pin: Pin,
-    flights: Vec<Arc<Flight>>,
+    puts: Vec<Arc<PutOutcome>>,
 }
 
-impl std::fmt::Debug for Batch {
+impl std::fmt::Debug for ChunkBatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch")
             .field("pin", &self.pin)
@@ -162,33 +139,33 @@ impl ChunkStore {
     ///
     /// # Errors
     /// [`ChunkError::ReadOnly`].
-    pub fn batch(&self) -> Result<Batch, ChunkError> {
-        self.writable()?;
-        Ok(Batch {
+    pub fn begin_batch(&self) -> Result<ChunkBatch, ChunkError> {
+        self.check_writable()?;
+        Ok(ChunkBatch {
             store: self.clone(),
-            pin: Pin::none(self),
-            flights: Vec::new(),
+            pin: Pin::empty(self),
+            puts: Vec::new(),
         })
     }
 
     /// Stores these chunks durably and pins them: a batch of its own.
     ///
     /// # Errors
-    /// As [`Batch::add`] and [`Batch::commit`].
+    /// As [`ChunkBatch::add`] and [`ChunkBatch::commit`].
     pub fn put<'a>(
         &self,
         chunks: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(Vec<ChunkId>, Pin), ChunkError> {
-        let mut batch = self.batch()?;
-        let ids = chunks
-            .into_iter()
-            .map(|content| batch.add(content))
-            .collect::<Result<_, _>>()?;
+        let mut batch = self.begin_batch()?;
+        let mut ids = Vec::new();
+        for content in chunks {
+            ids.push(batch.add(content)?);
+        }
         Ok((ids, batch.commit()?))
     }
 }
 
-impl Batch {
+impl ChunkBatch {
     /// Adds a chunk and names it. Waits while two packs are full and the shelf is slow.
     ///
     /// # Errors
@@ -199,45 +176,49 @@ impl Batch {
                 bytes: content.len(),
             });
         }
-        let chunk = self.store.0.domain.name(content);
-        let half = Half::of(&chunk);
-        self.store.0.counters.add(content.len());
+        let parts = Arc::clone(&self.store.0);
+        let chunk = parts.domain.name_content(content);
+        let prefix = ChunkIdPrefix::from_id(&chunk);
+        parts.counters.count_added(content.len());
         let is_here = {
-            let mut state = self.store.0.state.write();
-            self.pin.add(half, &mut state)?;
-            state.has(&half)
+            // Pinned under the lock under which it is looked up: between the two, a collection
+            // could take it.
+            let mut state = parts.state.write();
+            self.pin.add(prefix, &mut state)?;
+            state.has_chunk(&prefix)
         };
-        let flight = if is_here {
-            None
-        } else {
-            let encoded = chunk::encode(chunk, content);
-            let header =
-                ChunkHeader::decode(&encoded).expect("what was encoded just now can be read");
-            self.store.0.writer.add(&self.store, &header, &encoded)
-        };
-        match flight {
-            None => self.store.0.counters.hit(),
-            // The last one or two packs: chunks of one batch go where chunks went just before.
-            Some(flight)
-                if self
-                    .flights
-                    .iter()
-                    .rev()
-                    .take(2)
-                    .any(|known| Arc::ptr_eq(known, &flight)) => {}
-            Some(flight) => self.flights.push(flight),
+        if is_here {
+            parts.counters.count_hit();
+            return Ok(chunk);
+        }
+        // Compressed outside of all locks.
+        let encoded = chunk::encode_chunk(chunk, content);
+        let header = ChunkHeader::decode(&encoded).expect("what was encoded just now can be read");
+        match parts.writer.add_chunk(&self.store, &header, &encoded) {
+            None => parts.counters.count_hit(),
+            Some(put) => self.remember_put(put),
         }
         Ok(chunk)
+    }
+
+    /// Remembers a put that the commit waits for, once.
+    fn remember_put(&mut self, put: Arc<PutOutcome>) {
+        // The last one or two packs suffice: chunks of one batch go where chunks went just before.
+        let mut latest = self.puts.iter().rev().take(2);
+        if !latest.any(|known| Arc::ptr_eq(known, &put)) {
+            self.puts.push(put);
+        }
     }
 
     /// Makes every chunk of the batch durable. They stay pinned until the pin is dropped.
     ///
     /// # Errors
-    /// The shelf's, if a pack could not be put: its chunks must be added again, in a new batch;
-    /// nothing says they are here.
+    /// Returns the shelf's error, if a pack could not be put: its chunks must be added again, in a
+    /// new batch; nothing says they are here.
     pub fn commit(self) -> Result<Pin, ChunkError> {
-        for flight in &self.flights {
-            self.store.0.writer.settle(&self.store, flight)?;
+        // The first wait puts the open pack, and the others of the batch are mostly durable then.
+        for put in &self.puts {
+            self.store.0.writer.wait_until_durable(&self.store, put)?;
         }
         Ok(self.pin)
     }

@@ -1,26 +1,26 @@
 //! Checking: every pack is read and every chunk verified.
 
 use crate::error::ChunkError;
-use crate::format::{Entry, PackId, header};
-use crate::index::{Half, Known};
+use crate::format::{PackId, TableEntry, header};
+use crate::index::ChunkIdPrefix;
 use crate::limits::PROBLEMS_MAX;
-use crate::pack::{self, Tail};
+use crate::pack::{self, PackTail};
 use crate::shelf::ShelfError;
 use crate::store::ChunkStore;
 use teal_types::ChunkId;
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct PackProblem {
     /// The pack.
     pub pack: PackId,
     /// The chunk, if it is known which.
     pub chunk: Option<ChunkId>,
-    /// What is wrong.
+    /// The damage, in words.
     pub what: &'static str,
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for PackProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.chunk {
             Some(chunk) => write!(
@@ -33,109 +33,123 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// What checking has found.
+/// The findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct PackCheckReport {
     /// Packs looked at.
     pub packs: usize,
     /// Chunks that are whole.
     pub chunks: usize,
-    /// What is wrong; at most [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
-    pub problems: Vec<Problem>,
-    /// How many problems there are.
+    /// The problems; at most [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
+    pub problems: Vec<PackProblem>,
+    /// The number of problems.
     pub problem_count: usize,
 }
 
-impl Checked {
-    fn problem(&mut self, pack: PackId, chunk: Option<ChunkId>, what: &'static str) {
+impl PackCheckReport {
+    fn record_problem(&mut self, pack: PackId, chunk: Option<ChunkId>, what: &'static str) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Problem { pack, chunk, what });
+            self.problems.push(PackProblem { pack, chunk, what });
         }
     }
 }
 
 impl ChunkStore {
     /// Reads everything, one pack in memory at a time. Chunks found damaged are not had any more
-    /// and are stored again when a client sends them. `progress` is told how many packs of how many
-    /// have been read.
+    /// and are stored again when a client sends them. `progress` is called with the number of packs
+    /// that have been read and the number of all.
     ///
     /// # Errors
-    /// The shelf's, if a pack cannot be reached.
-    pub fn check(&self, mut progress: impl FnMut(usize, usize)) -> Result<Checked, ChunkError> {
-        let mut checked = Checked::default();
+    /// Returns the shelf's error, if a pack cannot be reached.
+    pub fn check(
+        &self,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<PackCheckReport, ChunkError> {
+        let mut checked = PackCheckReport::default();
         let packs = self.pack_ids();
         for (at, &id) in packs.iter().enumerate() {
             progress(at, packs.len());
-            let Some(pack) = self.pack(id) else { continue };
-            match self.0.shelf.read(&id.object(), 0..pack.bytes) {
+            // Collected since the list was made.
+            let Some(pack) = self.find_pack(id) else {
+                continue;
+            };
+            match self.0.shelf.read(&id.object_name(), 0..pack.bytes) {
                 Ok(bytes) => self.check_pack(id, &bytes, pack.bytes, &mut checked),
-                Err(ShelfError::NotFound { .. }) if self.pack(id).is_none() => {}
+                // Collected since the list was made.
+                Err(ShelfError::NotFound { .. }) if self.find_pack(id).is_none() => {}
                 Err(ShelfError::NotFound { .. }) => {
-                    checked.problem(
+                    checked.record_problem(
                         id,
                         None,
                         "is gone: put it back from a copy, or have clients send its chunks",
                     );
-                    self.spoil_pack(id);
+                    self.mark_pack_damaged(id);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
+        // All of them, so that a display ends at 100 %.
         progress(packs.len(), packs.len());
         Ok(checked)
     }
 
-    fn check_pack(&self, id: PackId, bytes: &[u8], size: u64, checked: &mut Checked) {
+    fn check_pack(&self, id: PackId, bytes: &[u8], size: u64, checked: &mut PackCheckReport) {
         checked.packs += 1;
-        let ours = pack::identity(&self.0.domain, id);
+        let ours = pack::pack_identity(&self.0.domain, id);
+        // A damaged header is a problem of the pack, and not of its chunks, which are checked
+        // nevertheless.
         if header::decode(bytes).is_none_or(|(identity, _)| identity != ours) {
-            checked.problem(id, None, "its header is damaged");
+            checked.record_problem(id, None, "its header is damaged");
         }
         let entries = match pack::read_tail(bytes, size) {
-            Tail::Whole(footer, entries) if footer.identity == ours => entries,
+            PackTail::Whole(footer, entries) if footer.identity == ours => entries,
+            // The table is lost, but each chunk has a header of its own.
             _ => {
-                checked.problem(id, None, "its table is cut short or damaged");
-                pack::salvage(&self.0.domain, bytes)
+                checked.record_problem(id, None, "its table is cut short or damaged");
+                pack::salvage_chunks(&self.0.domain, bytes)
             }
         };
         for entry in entries {
-            let span = entry.span();
+            let span = entry.byte_range();
             let encoded = bytes
                 .get(span.start as usize..span.end as usize)
                 .unwrap_or_default();
-            match pack::verified(&self.0.domain, &entry.id, encoded) {
+            match pack::verify_chunk(&self.0.domain, &entry.id, encoded) {
                 Ok(_) => checked.chunks += 1,
                 Err(what) => {
-                    checked.problem(id, Some(entry.id), what);
-                    self.spoil(id, &entry);
+                    checked.record_problem(id, Some(entry.id), what);
+                    self.mark_damaged(id, &entry);
                 }
             }
         }
     }
 
-    /// A chunk at this place is not had any more.
-    fn spoil(&self, pack: PackId, entry: &Entry) {
+    /// Notes that the chunk at this place is damaged: it is not had any more.
+    fn mark_damaged(&self, pack: PackId, entry: &TableEntry) {
         let mut state = self.0.state.write();
-        let Some(slot) = state.packs.find(pack) else {
+        let Some(slot) = state.packs.find_slot(pack) else {
             return;
         };
-        let known = state
-            .index
-            .get_mut(&Half::of(&entry.id))
-            .filter(|known| known.place() == entry.place(slot));
-        known.into_iter().for_each(Known::spoil);
+        // A good copy in another pack is not touched.
+        let known = state.index.get_mut(&ChunkIdPrefix::from_id(&entry.id));
+        if let Some(known) = known
+            && known.place() == entry.place_in(slot)
+        {
+            known.mark_damaged();
+        }
     }
 
-    fn spoil_pack(&self, pack: PackId) {
+    /// Notes that all chunks of a pack are damaged.
+    fn mark_pack_damaged(&self, pack: PackId) {
         let mut state = self.0.state.write();
-        let Some(slot) = state.packs.find(pack) else {
+        let Some(slot) = state.packs.find_slot(pack) else {
             return;
         };
-        state
-            .index
-            .values_mut()
-            .filter(|known| known.place().slot == slot)
-            .for_each(Known::spoil);
+        for known in state.index.values_mut() {
+            if known.place().slot == slot {
+                known.mark_damaged();
+            }
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a store has done since it was opened.
+/// The work of a store since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ChunkCounts {
     /// Chunks that clients added.
     pub added: u64,
     /// Bytes of content of these.
@@ -24,7 +24,7 @@ pub struct Counts {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct ChunkCounters {
     added: AtomicU64,
     added_bytes: AtomicU64,
     hits: AtomicU64,
@@ -35,27 +35,27 @@ pub(crate) struct Counters {
     damaged: AtomicU64,
 }
 
-impl Counters {
-    pub(crate) fn add(&self, bytes: usize) {
+impl ChunkCounters {
+    pub(crate) fn count_added(&self, bytes: usize) {
         self.added.fetch_add(1, Relaxed);
         self.added_bytes.fetch_add(bytes as u64, Relaxed);
     }
-    pub(crate) fn hit(&self) {
+    pub(crate) fn count_hit(&self) {
         self.hits.fetch_add(1, Relaxed);
     }
-    pub(crate) fn put(&self, bytes: u64) {
+    pub(crate) fn count_pack(&self, bytes: u64) {
         self.packs.fetch_add(1, Relaxed);
         self.pack_bytes.fetch_add(bytes, Relaxed);
     }
-    pub(crate) fn read(&self, bytes: usize) {
+    pub(crate) fn count_read(&self, bytes: usize) {
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(bytes as u64, Relaxed);
     }
-    pub(crate) fn damage(&self) {
+    pub(crate) fn count_damage(&self) {
         self.damaged.fetch_add(1, Relaxed);
     }
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
+    pub(crate) fn counts(&self) -> ChunkCounts {
+        ChunkCounts {
             added: self.added.load(Relaxed),
             added_bytes: self.added_bytes.load(Relaxed),
             hits: self.hits.load(Relaxed),

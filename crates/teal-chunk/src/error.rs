@@ -1,4 +1,4 @@
-//! What can go wrong in a chunk store.
+//! The errors of a chunk store.
 //!
 //! # Guarantees
 //! 1. *Named*: the message says which chunk, pack or place, and what to do.
@@ -9,11 +9,11 @@ use crate::format::PackId;
 use crate::shelf::ShelfError;
 use teal_types::ChunkId;
 
-/// What can go wrong in a chunk store. A variant exists because a caller branches on it. Cloning is
-/// cheap: one failed put is answered to everyone who waited for it.
+/// The errors of a chunk store. A variant exists because a caller branches on it. Cloning is cheap:
+/// the error of one failed put is returned to all batches that waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ChunkError {
-    /// The store does not have it: whoever has the content may send it.
+    /// The store does not have it: a client that has the content may send it.
     #[error("chunk {chunk} is not in the store")]
     Absent {
         /// The chunk.
@@ -28,7 +28,7 @@ pub enum ChunkError {
         chunk: ChunkId,
         /// The pack it lies in.
         pack: PackId,
-        /// What is wrong.
+        /// The damage, in words.
         what: &'static str,
     },
     /// The place of the packs refused; nothing is known about the chunk.
@@ -45,12 +45,13 @@ pub enum ChunkError {
     },
     /// The packs were written with another key of the same domain.
     #[error(
-        "pack {pack} in {place} was written with another key of this domain; the right key is needed to open it"
+        "pack {pack} in {place} was written with another key of this domain; \
+         the right key is needed to open it"
     )]
     WrongKey {
         /// The first such pack.
         pack: PackId,
-        /// Where it lies.
+        /// The place of the pack.
         place: String,
     },
     /// All packs belong to another domain.
@@ -60,7 +61,7 @@ pub enum ChunkError {
     WrongDomain {
         /// The first pack.
         pack: PackId,
-        /// Where it lies.
+        /// The place of the pack.
         place: String,
     },
     /// The store was opened for reading only.

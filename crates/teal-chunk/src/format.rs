@@ -15,7 +15,7 @@ pub(crate) mod chunk;
 pub(crate) mod header;
 pub(crate) mod table;
 
-use crate::index::{Place, Slot};
+use crate::index::{ChunkPlace, PackSlot};
 use teal_types::ChunkId;
 
 /// Names a pack: random bits.
@@ -27,25 +27,25 @@ impl PackId {
     pub const fn new(raw: [u8; 16]) -> Self {
         Self(raw)
     }
-    /// The raw bytes, as stored.
+    /// Returns the raw bytes, as stored.
     pub const fn get(&self) -> &[u8; 16] {
         &self.0
     }
-    /// The object's name in a store: `packs/`, two digits, `/`, all 32 digits, `.pack`.
-    pub(crate) fn object(self) -> String {
+    /// Returns the object's name in a store: `packs/`, two digits, `/`, all 32 digits, `.pack`.
+    pub(crate) fn object_name(self) -> String {
         format!("packs/{:02x}/{self}.pack", self.0[0])
     }
-    /// The pack that an object of this name is.
-    pub(crate) fn of_object(name: &str) -> Option<Self> {
-        let digits = name
-            .strip_prefix("packs/")?
-            .get(3..)?
-            .strip_suffix(".pack")?;
-        let raw: Vec<u8> = (0..16)
-            .map_while(|at| u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok())
-            .collect();
-        let pack = Self(raw.try_into().ok()?);
-        (pack.object() == name).then_some(pack)
+    /// Returns the pack that an object of this name is.
+    pub(crate) fn from_object_name(name: &str) -> Option<Self> {
+        let after_prefix = name.strip_prefix("packs/")?.get(3..)?;
+        let digits = after_prefix.strip_suffix(".pack")?;
+        let mut raw = [0; 16];
+        for (at, byte) in raw.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(digits.get(at * 2..at * 2 + 2)?, 16).ok()?;
+        }
+        let pack = Self(raw);
+        // Signs, capitals or more digits are another name, and not ours.
+        (pack.object_name() == name).then_some(pack)
     }
 }
 
@@ -62,36 +62,36 @@ impl std::fmt::Debug for PackId {
     }
 }
 
-/// Who a pack is and whose: in its header and again in its footer.
+/// The identity of a pack and of its domain: in its header and again in its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct PackIdentity {
     pub(crate) domain: [u8; 16],
     pub(crate) key_check: [u8; 8],
     pub(crate) pack: PackId,
 }
 
-/// Where a chunk lies in a pack.
+/// The place of a chunk in a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct TableEntry {
     pub(crate) id: ChunkId,
-    /// Of the chunk's header.
+    /// Offset of the chunk's header.
     pub(crate) offset: u32,
-    /// Bytes of its payload, behind the header.
+    /// Bytes of the payload, behind the header.
     pub(crate) stored: u32,
-    /// Bytes of its content.
+    /// Bytes of the content.
     pub(crate) bytes: u32,
 }
 
-impl Entry {
-    /// Returns where header and payload lie. The codecs keep entries inside `u32`.
-    pub(crate) fn span(&self) -> std::ops::Range<u64> {
+impl TableEntry {
+    /// Returns the range of header and payload. The codecs keep entries inside `u32`.
+    pub(crate) fn byte_range(&self) -> std::ops::Range<u64> {
         let start = u64::from(self.offset);
         start..start + chunk::BYTES as u64 + u64::from(self.stored)
     }
 
-    /// Its place in the pack of this slot.
-    pub(crate) fn place(&self, slot: Slot) -> Place {
-        Place {
+    /// Returns the place in the pack of this slot.
+    pub(crate) fn place_in(&self, slot: PackSlot) -> ChunkPlace {
+        ChunkPlace {
             slot,
             offset: self.offset,
             stored: self.stored,

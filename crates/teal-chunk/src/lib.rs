@@ -1,9 +1,9 @@
 //! Chunks: content cut where it says so, named by its digest, kept in packs in an object store.
 //!
-//! Start with [`ChunkStore`]: its guarantees and its locks. [`cuts`] and [`ChunkStream`] cut
-//! content; a [`Batch`] stores chunks durably; a [`Pin`] keeps them while a commit names them;
-//! [`ChunkStore::collect`] removes what nothing names. `format` has every byte of a pack. Async
-//! stays inside `shelf`: everything here waits.
+//! Start with [`ChunkStore`]: its guarantees and its locks. [`chunk_ranges`] and [`ChunkStream`]
+//! cut content; a [`ChunkBatch`] stores chunks durably; a [`Pin`] keeps them while a commit names
+//! them; [`ChunkStore::begin_collection`] begins to remove chunks that nothing names. `format` has
+//! every byte of a pack. Async stays inside `shelf`: everything here waits.
 
 mod batch;
 mod check;
@@ -28,20 +28,22 @@ pub mod seeded;
 mod seeded;
 mod shelf;
 mod store;
+mod tables;
+mod writer;
 
-pub use batch::Batch;
-pub use check::{Checked, Problem};
-pub use chunker::{ChunkStream, Sizes, cuts};
-pub use collect::{Collected, Marking, Sweep};
-pub use counters::Counts;
-pub use domain::{Domain, DomainId};
+pub use batch::ChunkBatch;
+pub use check::{PackCheckReport, PackProblem};
+pub use chunker::{ChunkSizes, ChunkStream, chunk_ranges};
+pub use collect::{CollectionReport, MarkPhase, SweepPhase};
+pub use counters::ChunkCounts;
+pub use domain::{DedupDomain, DomainId};
 pub use error::ChunkError;
 pub use format::PackId;
 pub use limits::*;
-pub use open::{Opening, Options};
+pub use open::{ChunkStoreOptions, ShelfScanReport};
 pub use pin::{Pin, PinError};
 pub use read::ChunkInfo;
-pub use shelf::directory::{Access, DirectoryShelf};
+pub use shelf::directory::{AccessMode, DirectoryShelf};
 pub use shelf::memory::MemoryShelf;
-pub use shelf::{Cause, Item, Shelf, ShelfError};
-pub use store::{ChunkStore, Holding};
+pub use shelf::{Shelf, ShelfError, ShelfErrorCause, ShelfObject};
+pub use store::{ChunkStore, StoreUsage};

@@ -3,51 +3,52 @@
 //! # Guarantees
 //! 1. *Complete*: every chunk that is whole on the shelf is found, also in packs cut short or
 //!    damaged.
-//! 2. *Nothing is touched*: what does not look like ours is reported and left alone.
+//! 2. *Nothing is touched*: an object that does not look like a pack of ours is reported and left
+//!    alone.
 //! 3. *Unreachable is not absent*: a pack that cannot be read fails the opening; it is never passed
 //!    over.
 
-use crate::batch::Writer;
-use crate::counters::Counters;
-use crate::domain::Domain;
+use crate::counters::ChunkCounters;
+use crate::domain::DedupDomain;
 use crate::error::ChunkError;
-use crate::format::{Entry, Identity, PackId, header};
-use crate::index::{Index, Keyed};
+use crate::format::{PackId, PackIdentity, TableEntry, header};
+use crate::index::{Index, KeyedHashBuilder};
 use crate::limits::{PACK_MAX, PACK_TARGET, PROBLEMS_MAX};
-use crate::pack::{self, Tail};
-use crate::packs::{Pack, Packs};
-use crate::pin::Pins;
+use crate::pack::{self, PackTail};
+use crate::packs::{Pack, PackTable};
 use crate::read::read_table;
-use crate::shelf::directory::Access;
-use crate::shelf::{Item, Shelf};
-use crate::store::{ChunkStore, Inner, State};
+use crate::shelf::directory::AccessMode;
+use crate::shelf::{Shelf, ShelfObject};
+use crate::store::{ChunkStore, StoreParts};
+use crate::tables::{ChunkTables, PinTable};
+use crate::writer::PackWriter;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use teal_env::{Clock, Entropy};
 
-/// How a store is opened.
+/// The options of opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// Whether anything may be stored and collected.
-    pub access: Access,
+pub struct ChunkStoreOptions {
+    /// Says whether anything may be stored and collected.
+    pub access: AccessMode,
     /// Packs grow to about this many bytes, at most half of [`PACK_MAX`](crate::PACK_MAX).
     pub pack_target: usize,
 }
 
-impl Default for Options {
+impl Default for ChunkStoreOptions {
     /// For writing, packs of [`PACK_TARGET`](crate::PACK_TARGET).
     fn default() -> Self {
         Self {
-            access: Access::Write,
+            access: AccessMode::Write,
             pack_target: PACK_TARGET,
         }
     }
 }
 
-/// What opening has found.
+/// The findings of opening a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opening {
-    /// Packs whose table was whole.
+pub struct ShelfScanReport {
+    /// The number of packs with a whole table.
     pub packs: usize,
     /// Packs that are cut short or damaged, with how many whole chunks were found in each.
     /// Collection leaves them alone.
@@ -55,13 +56,14 @@ pub struct Opening {
     /// Objects that are not packs of this domain, with the reason; at most
     /// [`PROBLEMS_MAX`](crate::PROBLEMS_MAX) are listed.
     pub strangers: Vec<(String, &'static str)>,
-    /// How many strangers there are.
+    /// The number of strangers.
     pub stranger_count: usize,
 }
 
-enum Found {
-    Whole(Vec<Entry>),
-    Damaged(Vec<Entry>),
+/// The finding about one object.
+enum PackFinding {
+    Whole(Vec<TableEntry>),
+    Damaged(Vec<TableEntry>),
     Stranger(&'static str),
     OtherKey,
 }
@@ -72,90 +74,93 @@ impl ChunkStore {
     /// Opens the store of `domain` on `shelf`; an empty shelf is an empty store.
     ///
     /// # Errors
-    /// [`ChunkError::WrongKey`], [`ChunkError::WrongDomain`], or the shelf's, naming the pack.
+    /// [`ChunkError::WrongKey`], [`ChunkError::WrongDomain`], or the shelf's error, naming the
+    /// pack.
     pub fn open(
         shelf: Arc<dyn Shelf>,
-        domain: Domain,
-        options: Options,
+        domain: DedupDomain,
+        options: ChunkStoreOptions,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<(Self, Opening), ChunkError> {
-        let seed = entropy.id();
-        let keyed = Keyed::new(seed);
-        let mut state = State {
-            index: Index::new(keyed),
-            packs: Packs::default(),
-            pins: Pins::new(keyed),
+    ) -> Result<(Self, ShelfScanReport), ChunkError> {
+        let hash_builder = KeyedHashBuilder::new(entropy.random_id());
+        let mut state = ChunkTables {
+            index: Index::new(hash_builder),
+            packs: PackTable::default(),
+            pins: PinTable::new(hash_builder),
             collecting: false,
         };
-        let mut opening = Opening::default();
+        let mut report = ShelfScanReport::default();
         let mut other_domain = None;
-        for Item { name, bytes } in shelf.list()? {
-            let Some(id) = PackId::of_object(&name) else {
-                opening.stranger(name, "not a pack by its name");
+        for ShelfObject { name, bytes } in shelf.list_objects()? {
+            let Some(id) = PackId::from_object_name(&name) else {
+                report.record_stranger(name, "not a pack by its name");
                 continue;
             };
-            let (entries, whole) = match look(&*shelf, &domain, id, bytes)? {
-                Found::Whole(entries) => (entries, true),
-                Found::Damaged(entries) => (entries, false),
-                Found::OtherKey => {
+            let (entries, whole) = match inspect_object(&*shelf, &domain, id, bytes)? {
+                PackFinding::Whole(entries) => (entries, true),
+                PackFinding::Damaged(entries) => (entries, false),
+                // Nothing of this pack could be verified, and a store that went on would store all
+                // chunks anew.
+                PackFinding::OtherKey => {
                     return Err(ChunkError::WrongKey {
                         pack: id,
                         place: shelf.place(),
                     });
                 }
-                Found::Stranger(why) => {
-                    other_domain = other_domain.or((why == OTHER_DOMAIN).then_some(id));
-                    opening.stranger(name, why);
+                PackFinding::Stranger(why) => {
+                    if why == OTHER_DOMAIN {
+                        other_domain.get_or_insert(id);
+                    }
+                    report.record_stranger(name, why);
                     continue;
                 }
             };
             if whole {
-                opening.packs += 1;
+                report.packs += 1;
             } else {
-                log::warn!(
-                    "pack {id} is cut short or damaged; {} chunks of it are whole",
-                    entries.len()
-                );
-                opening.damaged.push((id, entries.len()));
+                report.record_damaged(id, entries.len());
             }
-            state.register(
-                Pack {
-                    id,
-                    bytes,
-                    seen: clock.monotonic(),
-                    whole,
-                },
-                &entries,
-            );
+            let pack = Pack {
+                id,
+                bytes,
+                seen: clock.monotonic_time(),
+                whole,
+            };
+            state.register_pack(pack, &entries);
         }
-        if let Some(pack) = other_domain.filter(|_| opening.packs + opening.damaged.len() == 0) {
+        // A single foreign pack beside ours is a stranger; nothing but foreign packs is a mistake.
+        let has_packs = report.packs + report.damaged.len() > 0;
+        if let Some(pack) = other_domain
+            && !has_packs
+        {
             return Err(ChunkError::WrongDomain {
                 pack,
                 place: shelf.place(),
             });
         }
-        let Options {
-            access,
-            pack_target,
-        } = options;
-        let inner = Inner {
+        let parts = StoreParts {
             shelf,
             domain,
             clock,
             entropy,
-            access,
-            pack_target: pack_target.min(PACK_MAX as usize / 2),
+            access: options.access,
+            pack_target: options.pack_target.min(PACK_MAX as usize / 2),
             state: RwLock::new(state),
-            writer: Writer::default(),
-            counters: Counters::default(),
+            writer: PackWriter::default(),
+            counters: ChunkCounters::default(),
         };
-        Ok((Self(Arc::new(inner)), opening))
+        Ok((Self(Arc::new(parts)), report))
     }
 }
 
-impl Opening {
-    fn stranger(&mut self, name: String, why: &'static str) {
+impl ShelfScanReport {
+    fn record_damaged(&mut self, pack: PackId, whole_chunks: usize) {
+        log::warn!("pack {pack} is cut short or damaged; {whole_chunks} chunks of it are whole");
+        self.damaged.push((pack, whole_chunks));
+    }
+
+    fn record_stranger(&mut self, name: String, why: &'static str) {
         log::warn!("{name}: {why}; it is left alone");
         self.stranger_count += 1;
         if self.strangers.len() < PROBLEMS_MAX {
@@ -164,28 +169,37 @@ impl Opening {
     }
 }
 
-/// Returns what the object of this pack is.
-fn look(shelf: &dyn Shelf, domain: &Domain, id: PackId, bytes: u64) -> Result<Found, ChunkError> {
+/// Reads the object of this pack as far as its table, or whole if that is damaged.
+fn inspect_object(
+    shelf: &dyn Shelf,
+    domain: &DedupDomain,
+    id: PackId,
+    bytes: u64,
+) -> Result<PackFinding, ChunkError> {
+    // Not read: it could be as long as the disk.
     if bytes > PACK_MAX {
-        return Ok(Found::Stranger("too long for a pack"));
+        return Ok(PackFinding::Stranger("too long for a pack"));
     }
-    let ours = pack::identity(domain, id);
-    if let Tail::Whole(footer, entries) = read_table(shelf, id, bytes)? {
-        return Ok(foreign(&footer.identity, &ours).unwrap_or(Found::Whole(entries)));
+    let ours = pack::pack_identity(domain, id);
+    if let PackTail::Whole(footer, entries) = read_table(shelf, id, bytes)? {
+        return Ok(foreign_finding(&footer.identity, &ours).unwrap_or(PackFinding::Whole(entries)));
     }
-    let all = shelf.read(&id.object(), 0..bytes)?;
-    // Without a whole header nothing says whose it is but the names of its chunks, which are
+    // The table is lost or damaged; the whole pack is read for the headers of its chunks.
+    let all = shelf.read(&id.object_name(), 0..bytes)?;
+    // Without a whole header nothing tells the domain but the names of the chunks, which are
     // verified.
-    let foreign = header::decode(&all).and_then(|(identity, _)| foreign(&identity, &ours));
-    Ok(foreign.unwrap_or_else(|| Found::Damaged(pack::salvage(domain, &all))))
+    let foreign = header::decode(&all).and_then(|(identity, _)| foreign_finding(&identity, &ours));
+    Ok(foreign.unwrap_or_else(|| PackFinding::Damaged(pack::salvage_chunks(domain, &all))))
 }
 
-fn foreign(identity: &Identity, ours: &Identity) -> Option<Found> {
+/// Compares the identity in a pack with the one it should have; `None` if it is ours.
+fn foreign_finding(identity: &PackIdentity, ours: &PackIdentity) -> Option<PackFinding> {
     if identity.domain != ours.domain {
-        Some(Found::Stranger(OTHER_DOMAIN))
+        Some(PackFinding::Stranger(OTHER_DOMAIN))
     } else if identity.key_check != ours.key_check {
-        Some(Found::OtherKey)
+        Some(PackFinding::OtherKey)
     } else {
-        (identity.pack != ours.pack).then_some(Found::Stranger("a pack under the name of another"))
+        (identity.pack != ours.pack)
+            .then_some(PackFinding::Stranger("a pack under the name of another"))
     }
 }

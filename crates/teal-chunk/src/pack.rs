@@ -1,29 +1,29 @@
 //! Packs as wholes: put together in memory, and taken apart, also where damaged.
 //!
 //! # Guarantees
-//! 1. *Self-describing*: what the table says and what the chunks say of themselves is the same.
+//! 1. *Self-describing*: the table and the headers of the chunks say the same.
 //! 2. *Salvage*: of a pack cut short, or damaged anywhere, every chunk that is still whole is
 //!    found, and nothing else.
 
-use crate::domain::Domain;
+use crate::domain::DedupDomain;
 use crate::format::chunk::{self, ChunkHeader};
 use crate::format::table::{self, Footer};
-use crate::format::{Entry, Identity, PackId, header};
+use crate::format::{PackId, PackIdentity, TableEntry, header};
 use crate::limits::{PACK_CHUNKS_MAX, PACK_MAX, SALVAGE_EXTRA};
-use crate::seeded::{Bug, bug};
+use crate::seeded::{ChunkBug, bug};
 use teal_types::ChunkId;
 
 /// A pack that is being filled.
 #[derive(Debug, Clone)]
 pub(crate) struct PackBuilder {
-    identity: Identity,
+    identity: PackIdentity,
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<TableEntry>,
 }
 
 impl PackBuilder {
-    pub(crate) fn new(domain: &Domain, pack: PackId, made: i64) -> Self {
-        let identity = identity(domain, pack);
+    pub(crate) fn new(domain: &DedupDomain, pack: PackId, made: i64) -> Self {
+        let identity = pack_identity(domain, pack);
         Self {
             identity,
             bytes: header::encode(&identity, made),
@@ -32,7 +32,7 @@ impl PackBuilder {
     }
 
     /// Returns whether a chunk of this encoded length still fits a pack of about `target` bytes.
-    /// Into an empty one every chunk fits.
+    /// Every chunk fits into an empty one.
     pub(crate) fn has_room(&self, encoded: usize, target: usize) -> bool {
         let end =
             self.bytes.len() + encoded + (self.entries.len() + 1) * table::ROW + table::FOOTER;
@@ -41,15 +41,17 @@ impl PackBuilder {
     }
 
     /// Returns whether all of these still fit, as [`has_room`](Self::has_room).
-    pub(crate) fn has_room_for(&self, chunks: &[Entry], target: usize) -> bool {
-        let bytes: u64 = chunks
-            .iter()
-            .map(|entry| entry.span().end - entry.span().start + table::ROW as u64)
-            .sum();
-        self.entries.is_empty()
-            || chunks.is_empty()
-            || (self.has_room(bytes as usize, target)
-                && self.entries.len() + chunks.len() <= PACK_CHUNKS_MAX)
+    pub(crate) fn has_room_for(&self, chunks: &[TableEntry], target: usize) -> bool {
+        if self.entries.is_empty() || chunks.is_empty() {
+            return true;
+        }
+        let mut bytes = 0;
+        for entry in chunks {
+            let range = entry.byte_range();
+            bytes += range.end - range.start + table::ROW as u64;
+        }
+        let is_bounded = self.entries.len() + chunks.len() <= PACK_CHUNKS_MAX;
+        is_bounded && self.has_room(bytes as usize, target)
     }
 
     /// Appends a chunk's header and payload.
@@ -59,17 +61,19 @@ impl PackBuilder {
             chunk::BYTES + header.stored as usize,
             "header and payload belong together"
         );
+        // Known before the bytes are appended: the chunk begins at the present end.
         let offset = u32::try_from(self.bytes.len()).expect("PACK_MAX is below 4 GiB");
-        self.entries.push(Entry {
+        self.entries.push(TableEntry {
             id: header.id,
             offset,
             stored: header.stored,
             bytes: header.bytes,
         });
         self.bytes.extend_from_slice(encoded);
+        debug_assert!(self.bytes.len() as u64 <= PACK_MAX, "a pack has a limit");
     }
 
-    pub(crate) fn pack(&self) -> PackId {
+    pub(crate) fn pack_id(&self) -> PackId {
         self.identity.pack
     }
 
@@ -77,42 +81,46 @@ impl PackBuilder {
         self.entries.is_empty()
     }
 
-    /// The whole pack and what it holds.
-    pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<Entry>) {
-        table::append(&mut self.bytes, &self.identity, &self.entries);
+    /// Appends the table, and returns the whole pack and its entries.
+    pub(crate) fn finish(mut self) -> (Vec<u8>, Vec<TableEntry>) {
+        table::append_table(&mut self.bytes, &self.identity, &self.entries);
         (self.bytes, self.entries)
     }
 }
 
-pub(crate) fn identity(domain: &Domain, pack: PackId) -> Identity {
-    Identity {
+/// Returns the identity of a pack of this domain.
+pub(crate) fn pack_identity(domain: &DedupDomain, pack: PackId) -> PackIdentity {
+    PackIdentity {
         domain: *domain.id().get(),
         key_check: domain.key_check(),
         pack,
     }
 }
 
-/// The content of the chunk `id`, whose header and payload are `encoded`; or what is wrong with it.
-pub(crate) fn verified(
-    domain: &Domain,
+/// Returns the content of the chunk `id`, which has its header and payload in `encoded`; or the
+/// damage in words.
+pub(crate) fn verify_chunk(
+    domain: &DedupDomain,
     id: &ChunkId,
     encoded: &[u8],
 ) -> Result<Vec<u8>, &'static str> {
     let header = ChunkHeader::decode(encoded).ok_or("its header is damaged")?;
+    // The header is whole but another chunk's: the index or the table is wrong.
     if header.id != *id {
         return Err("another chunk is in its place");
     }
-    let content = chunk::content(&header, &encoded[chunk::BYTES..])?;
-    if domain.name(&content) != *id && !bug(Bug::DigestUnverified) {
+    // The checksum finds decay; the name, below, finds everything else.
+    let content = chunk::decode_content(&header, &encoded[chunk::BYTES..])?;
+    if domain.name_content(&content) != *id && !bug(ChunkBug::DigestUnverified) {
         return Err("its content does not match its name");
     }
     Ok(content)
 }
 
-/// What the end of a pack says.
-pub(crate) enum Tail {
+/// The contents of a pack's end.
+pub(crate) enum PackTail {
     /// Footer and table are whole.
-    Whole(Footer, Vec<Entry>),
+    Whole(Footer, Vec<TableEntry>),
     /// The footer is whole and this many bytes of tail are needed to see the table as well.
     More(u64),
     /// Cut short or damaged.
@@ -120,37 +128,40 @@ pub(crate) enum Tail {
 }
 
 /// Reads the last bytes of a pack of `size` bytes.
-pub(crate) fn read_tail(tail: &[u8], size: u64) -> Tail {
+pub(crate) fn read_tail(tail: &[u8], size: u64) -> PackTail {
     let Some(footer) = Footer::decode(tail, size) else {
-        return Tail::Damaged;
+        return PackTail::Damaged;
     };
+    // The table ends where the footer begins.
     let needed = footer.table_bytes() + table::FOOTER;
     let Some(start) = tail.len().checked_sub(needed) else {
-        return Tail::More(needed as u64);
+        return PackTail::More(needed as u64);
     };
-    match footer.entries(&tail[start..tail.len() - table::FOOTER]) {
-        Some(entries) => Tail::Whole(footer, entries),
-        None => Tail::Damaged,
+    match footer.decode_entries(&tail[start..tail.len() - table::FOOTER]) {
+        Some(entries) => PackTail::Whole(footer, entries),
+        None => PackTail::Damaged,
     }
 }
 
-/// Every whole chunk of a pack, without its table. Each is verified up to its name: what looks like
-/// a chunk may be content of another.
-pub(crate) fn salvage(domain: &Domain, pack: &[u8]) -> Vec<Entry> {
+/// Finds every whole chunk of a pack, without its table. Each is verified up to its name, since the
+/// content of a chunk may look like a chunk.
+pub(crate) fn salvage_chunks(domain: &DedupDomain, pack: &[u8]) -> Vec<TableEntry> {
     salvage_within(domain, pack, pack.len() * 16 + SALVAGE_EXTRA)
 }
 
-/// Gives up after having verified `budget` bytes in vain.
-fn salvage_within(domain: &Domain, pack: &[u8], mut budget: usize) -> Vec<Entry> {
+/// As [`salvage_chunks`]; gives up after having verified `budget` bytes in vain.
+fn salvage_within(domain: &DedupDomain, pack: &[u8], mut budget: usize) -> Vec<TableEntry> {
     let mut found = Vec::new();
     let mut at = header::BYTES;
     while let Some(rest) = pack.get(at..).filter(|rest| rest.len() >= chunk::BYTES) {
         let header = ChunkHeader::decode(rest);
-        if let Some(entry) = header.and_then(|header| whole_chunk(domain, &header, rest, at)) {
+        if let Some(entry) = header.and_then(|header| verified_entry(domain, &header, rest, at)) {
+            // The next chunk begins where this one ends, unless there is damage between.
             at += chunk::BYTES + entry.stored as usize;
             found.push(entry);
             continue;
         }
+        // Without a limit, content made of headers would have each of them decompress megabytes.
         let cost = header.map_or(0, |header| header.stored as usize + header.bytes as usize);
         let Some(left) = budget.checked_sub(cost) else {
             break;
@@ -165,11 +176,17 @@ fn salvage_within(domain: &Domain, pack: &[u8], mut budget: usize) -> Vec<Entry>
     found
 }
 
-fn whole_chunk(domain: &Domain, header: &ChunkHeader, rest: &[u8], at: usize) -> Option<Entry> {
+fn verified_entry(
+    domain: &DedupDomain,
+    header: &ChunkHeader,
+    rest: &[u8],
+    at: usize,
+) -> Option<TableEntry> {
     let encoded = rest.get(..chunk::BYTES + header.stored as usize)?;
-    verified(domain, &header.id, encoded).ok()?;
+    // A whole header alone proves nothing: the content must match the name.
+    verify_chunk(domain, &header.id, encoded).ok()?;
     let offset = u32::try_from(at).ok()?;
-    Some(Entry {
+    Some(TableEntry {
         id: header.id,
         offset,
         stored: header.stored,

@@ -1,104 +1,60 @@
-//! Pins: what a commit is about to name must not be collected meanwhile.
+//! Pins: a chunk that a commit is about to name must not be collected meanwhile.
 
 use crate::error::ChunkError;
-use crate::index::{Half, Keyed};
-use crate::limits::PINS_MAX;
-use crate::seeded::{Bug, bug};
-use crate::store::{ChunkStore, State};
-use std::collections::HashMap;
+use crate::index::ChunkIdPrefix;
+use crate::store::ChunkStore;
+use crate::tables::ChunkTables;
 use teal_types::ChunkId;
-
-/// How often each chunk is pinned.
-#[derive(Debug)]
-pub(crate) struct Pins(HashMap<Half, u32, Keyed>);
-
-impl Pins {
-    pub(crate) fn new(keyed: Keyed) -> Self {
-        Self(HashMap::with_hasher(keyed))
-    }
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-    pub(crate) fn contains(&self, half: &Half) -> bool {
-        self.0.contains_key(half) && !bug(Bug::PinsIgnored)
-    }
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Half> {
-        self.0.keys()
-    }
-}
-
-impl State {
-    /// Pins a chunk, here or not yet. A running collection keeps it even when the pin has gone
-    /// again: what was committed meanwhile is not among the live chunks it was told of.
-    pub(crate) fn hold(&mut self, half: Half) -> Result<(), ChunkError> {
-        if self.pins.0.len() >= PINS_MAX && !self.pins.0.contains_key(&half) {
-            return Err(ChunkError::TooManyPins);
-        }
-        *self.pins.0.entry(half).or_default() += 1;
-        if self.collecting && !bug(Bug::PinNotMarked) {
-            self.index
-                .get_mut(&half)
-                .into_iter()
-                .for_each(|known| known.mark());
-        }
-        Ok(())
-    }
-
-    fn let_go(&mut self, half: &Half) {
-        if let Some(times) = self.pins.0.get_mut(half) {
-            *times -= 1;
-            if *times == 0 {
-                self.pins.0.remove(half);
-            }
-        }
-    }
-}
 
 /// Keeps chunks from being collected until it is dropped: hold it until the metadata that names
 /// them is durable.
 pub struct Pin {
     store: ChunkStore,
-    halves: Vec<Half>,
+    chunks: Vec<ChunkIdPrefix>,
 }
 
 impl std::fmt::Debug for Pin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pin")
-            .field("chunks", &self.halves.len())
+            .field("chunks", &self.chunks.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Pin {
-    pub(crate) fn none(store: &ChunkStore) -> Self {
+    pub(crate) fn empty(store: &ChunkStore) -> Self {
         Self {
             store: store.clone(),
-            halves: Vec::new(),
+            chunks: Vec::new(),
         }
     }
 
-    pub(crate) fn add(&mut self, half: Half, state: &mut State) -> Result<(), ChunkError> {
-        state.hold(half)?;
-        self.halves.push(half);
+    pub(crate) fn add(
+        &mut self,
+        chunk: ChunkIdPrefix,
+        state: &mut ChunkTables,
+    ) -> Result<(), ChunkError> {
+        state.add_pin(chunk)?;
+        self.chunks.push(chunk);
         Ok(())
     }
 
-    /// Returns how many pins these are; a chunk may be among them more than once.
+    /// Returns the number of pins; a chunk may be among them more than once.
     pub fn len(&self) -> usize {
-        self.halves.len()
+        self.chunks.len()
     }
 
     /// Returns whether it pins nothing.
     pub fn is_empty(&self) -> bool {
-        self.halves.is_empty()
+        self.chunks.is_empty()
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        if !self.halves.is_empty() {
+        if !self.chunks.is_empty() {
             let mut state = self.store.0.state.write();
-            self.halves.iter().for_each(|half| state.let_go(half));
+            self.chunks.iter().for_each(|chunk| state.remove_pin(chunk));
         }
     }
 }
@@ -116,62 +72,30 @@ pub enum PinError {
 
 impl ChunkStore {
     /// Verifies that all of these chunks are here, and keeps them here until the pin is dropped. A
-    /// commit does this, whatever [`have`](Self::have) has said before.
+    /// commit does this, whatever [`find_present`](Self::find_present) has said before.
     ///
     /// # Errors
     /// [`PinError::Missing`] names those that are not here or known to be damaged;
     /// [`ChunkError::TooManyPins`].
     pub fn pin(&self, chunks: &[ChunkId]) -> Result<Pin, PinError> {
-        let mut pin = Pin::none(self);
+        let mut pin = Pin::empty(self);
         let mut state = self.0.state.write();
-        let missing: Vec<ChunkId> = chunks
-            .iter()
-            .filter(|chunk| !state.has(&Half::of(chunk)))
-            .copied()
-            .collect();
+        let mut missing = Vec::new();
+        for chunk in chunks {
+            if !state.has_chunk(&ChunkIdPrefix::from_id(chunk)) {
+                missing.push(*chunk);
+            }
+        }
         if !missing.is_empty() {
             return Err(PinError::Missing(missing));
         }
-        let pinned = chunks
-            .iter()
-            .try_for_each(|chunk| pin.add(Half::of(chunk), &mut state));
-        // The pin lets go of what it has under the same lock.
-        drop(state);
-        Ok(pinned.map(|()| pin)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::index::Index;
-    use crate::packs::Packs;
-
-    #[test]
-    fn pins_are_counted_and_have_a_limit() {
-        let keyed = Keyed::new([0; 16]);
-        let mut state = State {
-            index: Index::new(keyed),
-            packs: Packs::default(),
-            pins: Pins::new(keyed),
-            collecting: false,
-        };
-        let half = |n: u64| {
-            let mut id = [0; 32];
-            id[..8].copy_from_slice(&n.to_le_bytes());
-            Half::of(&ChunkId::new(id))
-        };
-        (0..PINS_MAX as u64).for_each(|n| state.hold(half(n)).unwrap());
-        assert!(matches!(
-            state.hold(half(PINS_MAX as u64)),
-            Err(ChunkError::TooManyPins)
-        ));
-        state.hold(half(0)).unwrap();
-        state.let_go(&half(0));
-        assert!(state.pins.contains(&half(0)), "pinned twice, let go once");
-        state.let_go(&half(0));
-        assert!(!state.pins.contains(&half(0)));
-        state.hold(half(PINS_MAX as u64)).unwrap();
-        assert_eq!(state.pins.len(), PINS_MAX);
+        for chunk in chunks {
+            if let Err(error) = pin.add(ChunkIdPrefix::from_id(chunk), &mut state) {
+                // The pin, as it is dropped, removes what it has under the same lock.
+                drop(state);
+                return Err(error.into());
+            }
+        }
+        Ok(pin)
     }
 }

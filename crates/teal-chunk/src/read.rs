@@ -1,17 +1,17 @@
 //! Reading: one range of one pack for each chunk, verified up to its name.
 
 use crate::error::ChunkError;
-use crate::format::{Entry, PackId, chunk};
-use crate::index::{Half, Known, Place};
-use crate::pack::{self, Tail};
-use crate::seeded::{Bug, bug};
+use crate::format::{PackId, TableEntry, chunk};
+use crate::index::{ChunkIdPrefix, ChunkPlace};
+use crate::pack::{self, PackTail};
+use crate::seeded::{ChunkBug, bug};
 use crate::shelf::{Shelf, ShelfError};
 use crate::store::ChunkStore;
 use std::ops::ControlFlow;
 use teal_types::ChunkId;
 
 /// Bytes of tail that are read first: enough for the table of most packs.
-const TAIL: u64 = 16 << 10;
+const FIRST_TAIL_BYTES: u64 = 16 << 10;
 
 /// A chunk, as its pack tells of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,47 +26,55 @@ pub struct ChunkInfo {
     pub pack: PackId,
 }
 
-/// Table of a pack of `bytes` on a shelf.
-pub(crate) fn read_table(shelf: &dyn Shelf, pack: PackId, bytes: u64) -> Result<Tail, ShelfError> {
-    let mut wanted = TAIL;
+/// Reads the table of a pack of `bytes` on a shelf.
+pub(crate) fn read_table(
+    shelf: &dyn Shelf,
+    pack: PackId,
+    bytes: u64,
+) -> Result<PackTail, ShelfError> {
+    // The table's length is in the footer: the first read gets both, of most packs.
+    let mut wanted = FIRST_TAIL_BYTES;
     loop {
-        let tail = shelf.read(&pack.object(), bytes.saturating_sub(wanted)..bytes)?;
+        let tail = shelf.read(&pack.object_name(), bytes.saturating_sub(wanted)..bytes)?;
         match pack::read_tail(&tail, bytes) {
-            Tail::More(needed) if needed > wanted && needed <= bytes => wanted = needed,
-            // More than there is, or the pack has become shorter meanwhile.
-            Tail::More(_) => return Ok(Tail::Damaged),
+            PackTail::More(needed) if needed > wanted && needed <= bytes => wanted = needed,
+            // More than there is, or the pack has become shorter meanwhile: no third try.
+            PackTail::More(_) => return Ok(PackTail::Damaged),
             read => return Ok(read),
         }
     }
 }
 
 impl ChunkStore {
-    /// The content of a chunk.
+    /// Reads the content of a chunk and verifies it.
     ///
     /// # Errors
-    /// [`ChunkError::Absent`], [`ChunkError::Damaged`], or the shelf's. Content that does not match
-    /// the name is never returned.
+    /// [`ChunkError::Absent`], [`ChunkError::Damaged`], or the shelf's error. Content that does not
+    /// match the name is never returned.
     pub fn get(&self, chunk: &ChunkId) -> Result<Vec<u8>, ChunkError> {
         loop {
             let (place, pack) = self
                 .locate(chunk)
                 .ok_or(ChunkError::Absent { chunk: *chunk })?;
-            let what = match self.read_at(place, pack, chunk)? {
+            let what = match self.read_chunk_at(place, pack, chunk)? {
                 Ok(content) => {
-                    self.0.counters.read(content.len());
+                    self.0.counters.count_read(content.len());
                     return Ok(content);
                 }
                 Err(what) => what,
             };
             let mut state = self.0.state.write();
-            match state.index.get_mut(&Half::of(chunk)) {
+            match state.index.get_mut(&ChunkIdPrefix::from_id(chunk)) {
                 // Collection has moved it while it was being read.
                 Some(known) if known.place() != place => {}
                 known => {
-                    if !bug(Bug::DamageHad) {
-                        known.into_iter().for_each(Known::spoil);
+                    // From now on it is not had, so that a client sends it again.
+                    if let Some(known) = known
+                        && !bug(ChunkBug::DamageHad)
+                    {
+                        known.mark_damaged();
                     }
-                    self.0.counters.damage();
+                    self.0.counters.count_damage();
                     return Err(ChunkError::Damaged {
                         chunk: *chunk,
                         pack,
@@ -77,34 +85,35 @@ impl ChunkStore {
         }
     }
 
-    fn locate(&self, chunk: &ChunkId) -> Option<(Place, PackId)> {
+    fn locate(&self, chunk: &ChunkId) -> Option<(ChunkPlace, PackId)> {
         let state = self.0.state.read();
-        let place = state.index.get(&Half::of(chunk))?.place();
+        let place = state.index.get(&ChunkIdPrefix::from_id(chunk))?.place();
         Some((place, state.packs.get(place.slot)?.id))
     }
 
-    /// Reads and verifies; the inner error says what is wrong with the chunk.
-    fn read_at(
+    /// Reads and verifies; the inner error says in words how the chunk is damaged.
+    fn read_chunk_at(
         &self,
-        place: Place,
+        place: ChunkPlace,
         pack: PackId,
         chunk: &ChunkId,
     ) -> Result<Result<Vec<u8>, &'static str>, ChunkError> {
         let start = u64::from(place.offset);
         let range = start..start + chunk::BYTES as u64 + u64::from(place.stored);
-        match self.0.shelf.read(&pack.object(), range) {
-            Ok(encoded) => Ok(pack::verified(&self.0.domain, chunk, &encoded)),
+        match self.0.shelf.read(&pack.object_name(), range) {
+            Ok(encoded) => Ok(pack::verify_chunk(&self.0.domain, chunk, &encoded)),
+            // Damage of the chunk, unless collection has moved it, which the caller looks at.
             Err(ShelfError::NotFound { .. }) => Ok(Err("the pack is gone")),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Shows every chunk that can be had, pack by pack in the order of their names. Chunks that
-    /// come or go meanwhile may be shown or not.
+    /// Visits every chunk that can be had, pack by pack in the order of their names. Chunks that
+    /// come or go meanwhile may be visited or not.
     ///
     /// # Errors
-    /// The shelf's. Packs whose table is damaged are read whole.
-    pub fn list(
+    /// Returns the shelf's error. Packs with a damaged table are read whole.
+    pub fn visit_chunks(
         &self,
         mut visit: impl FnMut(&ChunkInfo) -> ControlFlow<()>,
     ) -> Result<(), ChunkError> {
@@ -113,6 +122,7 @@ impl ChunkStore {
                 continue;
             };
             for entry in entries {
+                // A pack may hold copies that the index does not point to: they are not shown.
                 let is_here = self
                     .locate(&entry.id)
                     .is_some_and(|(place, at)| at == pack && place.offset == entry.offset);
@@ -130,37 +140,33 @@ impl ChunkStore {
         Ok(())
     }
 
-    /// Every pack there is now, sorted.
+    /// Returns every pack there is now, sorted.
     pub(crate) fn pack_ids(&self) -> Vec<PackId> {
-        let mut packs: Vec<PackId> = self
-            .0
-            .state
-            .read()
-            .packs
-            .iter()
-            .map(|(_, pack)| pack.id)
-            .collect();
-        packs.sort_unstable();
-        packs
+        let mut ids = Vec::new();
+        for (_, pack) in self.0.state.read().packs.iter() {
+            ids.push(pack.id);
+        }
+        ids.sort_unstable();
+        ids
     }
 
-    /// Returns what a pack holds; `None` if it has been collected.
-    fn entries_of(&self, pack: PackId) -> Result<Option<Vec<Entry>>, ChunkError> {
-        let Some(found) = self.pack(pack) else {
+    /// Returns the entries of a pack; `None` if it has been collected.
+    fn entries_of(&self, pack: PackId) -> Result<Option<Vec<TableEntry>>, ChunkError> {
+        let Some(found) = self.find_pack(pack) else {
             return Ok(None);
         };
         let read = match read_table(&*self.0.shelf, pack, found.bytes) {
-            Ok(Tail::Whole(_, entries)) => Ok(entries),
-            Ok(_) => self
-                .0
-                .shelf
-                .read(&pack.object(), 0..found.bytes)
-                .map(|all| pack::salvage(&self.0.domain, &all)),
+            Ok(PackTail::Whole(_, entries)) => Ok(entries),
+            Ok(_) => {
+                let whole = self.0.shelf.read(&pack.object_name(), 0..found.bytes);
+                whole.map(|bytes| pack::salvage_chunks(&self.0.domain, &bytes))
+            }
             Err(error) => Err(error),
         };
         match read {
             Ok(entries) => Ok(Some(entries)),
-            Err(ShelfError::NotFound { .. }) if self.pack(pack).is_none() => Ok(None),
+            // Collected while it was being read.
+            Err(ShelfError::NotFound { .. }) if self.find_pack(pack).is_none() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

@@ -3,7 +3,7 @@
 
 teal_env::seeded_bugs! {
     /// A bug that can be switched on. Each breaks one promise of the store.
-    pub enum Bug {
+    pub enum ChunkBug {
         /// A chunk's content is not held against its name.
         DigestUnverified,
         /// Packs are put without syncing file and directory.
@@ -14,15 +14,15 @@ teal_env::seeded_bugs! {
         HadTooEarly,
         /// Collection does not look at the pins that there are.
         PinsIgnored,
-        /// What is pinned and let go of while a collection runs is not marked.
+        /// A chunk that is pinned and unpinned while a collection runs is not marked.
         PinNotMarked,
         /// Collection takes young packs.
         GraceIgnored,
         /// A half-dead pack is removed before what lives in it is durable elsewhere.
         RemovedTooEarly,
-        /// A damaged chunk is still said to be there, so that nobody sends it again.
+        /// A damaged chunk is still said to be there, so that no client sends it again.
         DamageHad,
-        /// What somebody was told to be here may be collected at once.
+        /// A chunk that a client was told to be here may be collected at once.
         HaveForgotten,
         /// Leftovers of interrupted puts stay.
         LeftoversStay,

@@ -1,4 +1,4 @@
-//! Where packs lie: named objects that are put once, read and removed, never changed.
+//! Places for packs: named objects that are put once, read and removed, never changed.
 
 use std::error::Error;
 use std::ops::Range;
@@ -8,36 +8,36 @@ pub(crate) mod directory;
 pub(crate) mod memory;
 mod objects;
 
-/// Under this everything is kept. What lies beside it is not even looked at.
+/// The prefix of all objects. Other objects beside it are not even looked at.
 pub(crate) const PACKS: &str = "packs";
 
 /// An object on a shelf.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Item {
-    /// Its name: parts separated by `/`.
+pub struct ShelfObject {
+    /// Name: parts separated by `/`.
     pub name: String,
-    /// Its length.
+    /// Length.
     pub bytes: u64,
 }
 
 /// A place for objects. The contract is the fault model.
 ///
-/// 1. An object whose [`put`](Shelf::put) returned `Ok` is there, whole, whatever happens.
+/// 1. After a [`put`](Shelf::put) that returned `Ok`, the object is there, whole, whatever happens.
 /// 2. After a `put` that failed, or that a crash interrupted, the object is there whole, or not at
 ///    all.
 /// 3. A removed object may be back after a crash. Until then it is gone.
-/// 4. What a shelf shows when it has been opened stays: it is durable.
+/// 4. The objects that a shelf shows when it has been opened stay: they are durable.
 pub trait Shelf: Send + Sync {
-    /// The place, for messages to people.
+    /// Returns the place, for messages to people.
     fn place(&self) -> String;
 
-    /// Puts an object; an object of this name is not there yet.
+    /// Puts an object. The caller sees to it that none of this name is there yet.
     ///
     /// # Errors
     /// [`ShelfError`]; see the contract.
     fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ShelfError>;
 
-    /// These bytes of an object, fewer if it ends earlier.
+    /// Reads these bytes of an object, fewer if it ends earlier.
     ///
     /// # Errors
     /// [`ShelfError::NotFound`] if there is no such object.
@@ -48,11 +48,11 @@ pub trait Shelf: Send + Sync {
         None
     }
 
-    /// Every object whose name begins with `packs/`, sorted by name.
+    /// Lists every object under `packs/`, sorted by name.
     ///
     /// # Errors
     /// [`ShelfError`]; a part of the objects is never passed for all.
-    fn list(&self) -> Result<Vec<Item>, ShelfError>;
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError>;
 
     /// Removes an object; one that is not there is no error.
     ///
@@ -61,10 +61,10 @@ pub trait Shelf: Send + Sync {
     fn remove(&self, name: &str) -> Result<(), ShelfError>;
 }
 
-/// The cause of a [`ShelfError`], shared by everybody who waited for the same object.
-pub type Cause = Arc<dyn Error + Send + Sync>;
+/// The cause of a [`ShelfError`], shared by all batches that waited for the same object.
+pub type ShelfErrorCause = Arc<dyn Error + Send + Sync>;
 
-/// Why a shelf did not do what was asked.
+/// The reason for which a shelf has refused a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ShelfError {
     /// There is no such object. The shelf itself answered: this is not a shelf out of reach.
@@ -78,18 +78,18 @@ pub enum ShelfError {
     NoSpace {
         /// The object, with the place.
         name: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
-        source: Cause,
+        source: ShelfErrorCause,
     },
     /// The place may only be read.
     #[error("{name} cannot be written: make the place writable, or open it for reading only")]
     ReadOnly {
         /// The object or place.
         name: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
-        source: Cause,
+        source: ShelfErrorCause,
     },
     /// Another process has the place open.
     #[error("{place} is in use by another process; one process at a time may write to it")]
@@ -102,19 +102,20 @@ pub enum ShelfError {
     Unreachable {
         /// The object or place.
         name: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
-        source: Cause,
+        source: ShelfErrorCause,
     },
 }
 
 impl ShelfError {
-    /// Sorts out what a system said about `name`, by the first I/O error among the causes.
-    fn from_cause(name: String, source: Cause) -> Self {
+    /// Sorts out the error of a system about `name`, by the first I/O error among the causes.
+    fn from_cause(name: String, source: ShelfErrorCause) -> Self {
         use std::io::ErrorKind::{
             PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };
         let mut cause: Option<&(dyn Error + 'static)> = Some(&*source);
+        // Libraries wrap the system's error: the whole chain of causes is searched.
         while let Some(error) = cause {
             match error
                 .downcast_ref::<std::io::Error>()

@@ -10,8 +10,8 @@ mod random_life;
 use place::{Ext4, open_store, runtime};
 use random_life::{Life, open};
 use std::sync::Arc;
-use teal_chunk::seeded::{Bug, seed};
-use teal_chunk::{Access, DirectoryShelf, MemoryShelf};
+use teal_chunk::seeded::{ChunkBug, seed};
+use teal_chunk::{AccessMode, DirectoryShelf, MemoryShelf};
 use teal_testkit::SimClock;
 
 /// Lives looked at before a bug counts as missed.
@@ -25,7 +25,7 @@ fn decay() -> Result<(), String> {
             open(Arc::new(shelf.clone()), &SimClock::default(), 1).map_err(|e| e.to_string())?;
         let (ids, _) = store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
         let name = shelf.snapshot().into_keys().next().unwrap();
-        shelf.damage(&name, |pack| {
+        shelf.damage_object(&name, |pack| {
             pack[at] ^= 1;
             if with_checksums {
                 let crc = crc32c::crc32c(&pack[136..137]);
@@ -53,11 +53,11 @@ fn directories() -> Result<(), String> {
         return Err("nothing can be mounted here".into());
     };
     let (store, _) =
-        open_store(&ext4.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
+        open_store(&ext4.store(), AccessMode::Write, &runtime).map_err(|e| e.to_string())?;
     let (ids, _) = store.put([&b"7"[..]]).map_err(|e| e.to_string())?;
     let after = ext4.power_cut();
     let (after_cut, _) =
-        open_store(&after.store(), Access::Write, &runtime).map_err(|e| e.to_string())?;
+        open_store(&after.store(), AccessMode::Write, &runtime).map_err(|e| e.to_string())?;
     after_cut
         .get(&ids[0])
         .map_err(|e| format!("after a power cut: {e}"))?;
@@ -66,7 +66,7 @@ fn directories() -> Result<(), String> {
     let leftover = format!("{}#1", pack.display());
     std::fs::write(&leftover, "half").unwrap();
     drop(
-        DirectoryShelf::open(&ext4.store(), Access::Write, runtime.handle().clone())
+        DirectoryShelf::open(&ext4.store(), AccessMode::Write, runtime.handle().clone())
             .map_err(|e| e.to_string())?,
     );
     if std::path::Path::new(&leftover).exists() {
@@ -92,7 +92,7 @@ fn noticed(lives: u64) -> Option<String> {
 #[test]
 fn each_bug_is_caught_and_the_sound_store_is_not_blamed() {
     assert_eq!(noticed(20), None);
-    for bug in Bug::ALL {
+    for bug in ChunkBug::ALL {
         seed(Some(bug));
         let caught = noticed(LIVES);
         seed(None);

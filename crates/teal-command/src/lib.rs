@@ -1,5 +1,6 @@
-//! What the command lines of the two programs `teal` and `teal-lab` share: messages and sizes for
-//! people, the places of files, the table of mounts, and how each program finds the other.
+//! The parts that the command lines of the two programs `teal` and `teal-lab` share: messages and
+//! sizes for people, the places of files, the table of mounts, and the search for the other
+//! program.
 //!
 //! # Guarantees
 //! 1. Both programs say the same thing in the same words, and agree where sockets, logs and
@@ -16,7 +17,7 @@ pub mod program;
 pub mod say;
 pub mod size;
 
-/// The line a background process prints on standard output once it serves.
+/// The line that a background process prints on standard output once it serves.
 pub const READY: &str = "ready";
 
 /// Returns whether the kernel offers FUSE here.

@@ -1,4 +1,4 @@
-//! The table of mounts, as the kernel tells it in `/proc/self/mountinfo`.
+//! The table of mounts, which the kernel shows in `/proc/self/mountinfo`.
 
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -7,32 +7,33 @@ use std::path::PathBuf;
 
 /// One line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountEntry {
     /// Major and minor number.
     pub device: (u32, u32),
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
     /// The file system's type.
     pub kind: String,
-    /// A device's path, or whatever the file system says it is of.
+    /// A device's path, or the name that the file system gives its source.
     pub source: PathBuf,
-    /// Who mounted it, of FUSE.
+    /// The user that mounted it, if it is a FUSE mount.
     pub user: Option<u32>,
 }
 
-impl Mount {
+impl MountEntry {
     /// Returns whether it is a mount of TealFS.
     pub fn is_teal(&self) -> bool {
         ["fuse.teal", "fuseblk.teal"].contains(&self.kind.as_str())
     }
 }
 
-/// Returns what is mounted, in the order in which it was.
-pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
+/// Returns the mounts of a table, in the order in which they were made.
+pub fn parse_mountinfo(mountinfo: &[u8]) -> Vec<MountEntry> {
     let line = |line: &[u8]| {
         let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
         let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
-        // Between them are fields of which there may be any number.
+        // Any number of optional fields may stand before the `-`.
+        // The fields behind the separator are found from it.
         let behind = fields.iter().position(|field| *field == b"-")?;
         let device = text(fields.get(2)?);
         let (major, minor) = device.split_once(':')?;
@@ -40,11 +41,11 @@ pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
         let user = options
             .split(',')
             .find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
-        Some(Mount {
+        Some(MountEntry {
             device: (major.parse().ok()?, minor.parse().ok()?),
-            point: OsString::from_vec(unescaped(fields.get(4)?)).into(),
+            point: OsString::from_vec(unescape_octal(fields.get(4)?)).into(),
             kind: text(fields.get(behind + 1)?),
-            source: OsString::from_vec(unescaped(fields.get(behind + 2)?)).into(),
+            source: OsString::from_vec(unescape_octal(fields.get(behind + 2)?)).into(),
             user,
         })
     };
@@ -54,8 +55,9 @@ pub fn parse(mountinfo: &[u8]) -> Vec<Mount> {
         .collect()
 }
 
-/// Blanks, line ends and backslashes are three octal digits there.
-fn unescaped(point: &[u8]) -> Vec<u8> {
+/// Returns a field without escapes: blanks, line ends and backslashes are written as three octal
+/// digits.
+fn unescape_octal(point: &[u8]) -> Vec<u8> {
     let mut parts = point.split(|byte| *byte == b'\\');
     let mut out = parts.next().unwrap_or_default().to_vec();
     for part in parts {
@@ -64,6 +66,7 @@ fn unescaped(point: &[u8]) -> Vec<u8> {
             .and_then(|digits| std::str::from_utf8(digits).ok());
         match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
+                debug_assert!(part.len() >= 3, "three digits were read");
                 out.push(byte);
                 out.extend(&part[3..]);
             }
@@ -76,10 +79,10 @@ fn unescaped(point: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns what is mounted in this process's namespace, in the order in which it was.
-pub fn all() -> Result<Vec<Mount>> {
+/// Returns the mounts of this process's namespace, in the order in which they were made.
+pub fn list_mounts() -> Result<Vec<MountEntry>> {
     const FILE: &str = "/proc/self/mountinfo";
-    Ok(parse(&std::fs::read(FILE).context(FILE)?))
+    Ok(parse_mountinfo(&std::fs::read(FILE).context(FILE)?))
 }
 
 #[cfg(test)]
@@ -92,12 +95,12 @@ mod tests {
             b"36 27 8:1 / /media/my\\040st\xffick rw shared:1 master:2 - vfat /dev/sdb1 rw\n\
                      37 27 0:50 / /home/a/Teal rw - fuse.teal /a rw,user_id=7,group_id=0\n\
                      nonsense\n";
-        let found = parse(info);
+        let found = parse_mountinfo(info);
         let point = PathBuf::from(OsString::from_vec(b"/media/my st\xffick".to_vec()));
         let source = "/dev/sdb1".into();
         assert_eq!(
             found[0],
-            Mount {
+            MountEntry {
                 device: (8, 1),
                 point,
                 kind: "vfat".into(),
@@ -109,7 +112,7 @@ mod tests {
         let source = "/a".into();
         assert_eq!(
             found[1],
-            Mount {
+            MountEntry {
                 device: (0, 50),
                 point,
                 kind: "fuse.teal".into(),
@@ -118,6 +121,6 @@ mod tests {
             }
         );
         assert!(found.len() == 2 && found[1].is_teal() && !found[0].is_teal());
-        assert_eq!(unescaped(b"a\\134b\\9"), b"a\\b\\9");
+        assert_eq!(unescape_octal(b"a\\134b\\9"), b"a\\b\\9");
     }
 }

@@ -1,12 +1,12 @@
-//! Where things are: mount points, stores, sockets, logs.
+//! The places of things: mount points, stores, sockets, logs.
 
 use anyhow::{Context, Result, bail};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
-/// The home directory; `way_out`: what to do where there is none.
-fn home(way_out: &str) -> Result<PathBuf> {
+/// Returns the home directory; `way_out` tells the user what to do if there is none.
+fn home_dir(way_out: &str) -> Result<PathBuf> {
     let home = std::env::var_os("HOME")
         .filter(|home| !home.is_empty())
         .map(PathBuf::from);
@@ -23,28 +23,29 @@ fn home(way_out: &str) -> Result<PathBuf> {
     Ok(home)
 }
 
-fn xdg(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
+fn xdg_dir(variable: &str, default: &str, way_out: &str) -> Result<PathBuf> {
     match std::env::var_os(variable)
         .map(PathBuf::from)
         .filter(|p| p.is_absolute())
     {
         Some(path) => Ok(path),
-        None => Ok(home(&format!("{way_out}, or set {variable}"))?.join(default)),
+        None => Ok(home_dir(&format!("{way_out}, or set {variable}"))?.join(default)),
     }
 }
 
-/// The mount point to use when none was named.
+/// Returns the mount point to use when none was named.
 pub fn default_mount_point() -> Result<PathBuf> {
-    Ok(home("name the mount point (an absolute path)")?.join("Teal"))
+    Ok(home_dir("name the mount point (an absolute path)")?.join("Teal"))
 }
 
-/// An absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point at its
-/// end is not touched.
-pub fn absolute(path: &Path) -> Result<PathBuf> {
+/// Returns an absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point
+/// at its end is not touched.
+pub fn absolute_path(path: &Path) -> Result<PathBuf> {
     let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
     if path.file_name().is_none() {
         return Ok(path);
     }
+    // Only the parent is resolved: touching a dead mount point would fail or hang.
     let (parent, name) = (
         path.parent().unwrap_or(Path::new("/")),
         path.file_name().unwrap_or_default(),
@@ -58,47 +59,47 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// A short name that stands for a mount point.
-pub fn key(dir: &Path) -> String {
+/// Returns a short name that stands for a mount point.
+pub fn mount_key(dir: &Path) -> String {
     let mut hasher = SipHasher24::new();
     hasher.write(dir.as_os_str().as_encoded_bytes());
     format!("{:016x}", hasher.finish())
 }
 
-/// The mount point that a command means.
-pub fn point(dir: Option<PathBuf>) -> Result<PathBuf> {
-    dir.map_or_else(default_mount_point, |dir| absolute(&dir))
+/// Returns the mount point that a command means.
+pub fn mount_point_for(dir: Option<PathBuf>) -> Result<PathBuf> {
+    dir.map_or_else(default_mount_point, |dir| absolute_path(&dir))
 }
 
-/// The store that belongs to a mount point.
+/// Returns the store that belongs to a mount point.
 pub fn store_for(dir: &Path) -> Result<PathBuf> {
     let name = dir
         .file_name()
         .map_or("root".into(), |n| n.to_string_lossy().into_owned());
-    Ok(xdg(
+    Ok(xdg_dir(
         "XDG_DATA_HOME",
         ".local/share",
         "name the store with --store",
     )?
     .join("teal")
-    .join(format!("{name}-{}.teal", &key(dir)[..8])))
+    .join(format!("{name}-{}.teal", &mount_key(dir)[..8])))
 }
 
-/// The mount point and the store that a command means.
-pub fn place(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
-    let dir = dir.map_or_else(default_mount_point, absolute)?;
-    let store = store.map_or_else(|| store_for(&dir), absolute)?;
+/// Returns the mount point and the store that a command means.
+pub fn mount_and_store(dir: Option<&Path>, store: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
+    let dir = dir.map_or_else(default_mount_point, absolute_path)?;
+    let store = store.map_or_else(|| store_for(&dir), absolute_path)?;
     Ok((dir, store))
 }
 
-/// Returns where the bytes of a modelled disk lie, unless it was told otherwise.
+/// Returns the default place of the bytes of a modelled disk.
 pub fn disk_image(name: &str) -> Result<PathBuf> {
-    // No HOME where systemd starts programs.
+    // HOME is not set where systemd starts programs.
     let data =
         if rustix::process::geteuid().is_root() && std::env::var_os("XDG_DATA_HOME").is_none() {
             PathBuf::from("/var/tmp/teal-disks")
         } else {
-            xdg(
+            xdg_dir(
                 "XDG_DATA_HOME",
                 ".local/share",
                 "name the image of the disk",
@@ -109,14 +110,14 @@ pub fn disk_image(name: &str) -> Result<PathBuf> {
     Ok(data.join(format!("{name}.img")))
 }
 
-/// The directory in which modelled disks are mounted, made if missing.
+/// Returns the directory in which modelled disks are mounted; it is made if missing.
 pub fn disks_dir() -> Result<PathBuf> {
     let dir = runtime_dir()?.join("disks");
     make_private(&dir)?;
     Ok(dir)
 }
 
-/// The directory of control sockets, made if missing.
+/// Returns the directory of control sockets; it is made if missing.
 pub fn runtime_dir() -> Result<PathBuf> {
     let uid = rustix::process::geteuid();
     let dir = match std::env::var_os("XDG_RUNTIME_DIR")
@@ -131,26 +132,26 @@ pub fn runtime_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The log of the daemon that serves a mount point.
+/// Returns the log of the daemon that serves a mount point.
 pub fn log_file(dir: &Path) -> Result<PathBuf> {
     // mount(8) and systemd start programs without HOME.
     let logs =
         if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
             PathBuf::from("/var/log/teal")
         } else {
-            xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
+            xdg_dir("XDG_STATE_HOME", ".local/state", "set it")?.join("teal")
         };
     make_private(&logs)?;
-    Ok(logs.join(format!("{}.log", key(dir))))
+    Ok(logs.join(format!("{}.log", mount_key(dir))))
 }
 
-/// The number of this machine, if the system has none.
+/// Returns the file with the number of this machine, for systems that have none.
 pub fn machine_file() -> Result<PathBuf> {
     let dir = match rustix::process::geteuid().is_root()
         && std::env::var_os("XDG_STATE_HOME").is_none()
     {
         true => PathBuf::from("/var/lib/teal"),
-        false => xdg("XDG_STATE_HOME", ".local/state", "set it")?.join("teal"),
+        false => xdg_dir("XDG_STATE_HOME", ".local/state", "set it")?.join("teal"),
     };
     make_private(&dir)?;
     Ok(dir.join("machine-id"))
@@ -164,15 +165,16 @@ fn make_private(dir: &Path) -> Result<()> {
         .create(dir)
         .with_context(|| dir.display().to_string())?;
     let meta = std::fs::symlink_metadata(dir).with_context(|| dir.display().to_string())?;
+    // Another user could have made the directory first, in a place such as /tmp.
     if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
         bail!("{} belongs to somebody else", dir.display());
     }
     Ok(())
 }
 
-/// What stands at a path that is to be a mount point.
+/// The state of a path that is to be a mount point.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Point {
+pub enum MountPointState {
     /// Nothing is there.
     Missing,
     /// An empty directory.
@@ -183,38 +185,41 @@ pub enum Point {
     NotDirectory,
     /// Something is mounted there and works.
     Mounted,
-    /// A FUSE mount whose daemon is gone.
+    /// A FUSE mount without its daemon.
     Dead,
 }
 
-/// Looks at a mount point.
-pub fn look_at(dir: &Path) -> Result<Point> {
+/// Returns the state of a path that is to be a mount point.
+pub fn inspect_mount_point(dir: &Path) -> Result<MountPointState> {
     use std::os::unix::fs::MetadataExt;
     let meta = match std::fs::symlink_metadata(dir) {
         Ok(meta) => meta,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Point::Missing),
-        Err(_) if teal_fuse::is_dead(dir) => return Ok(Point::Dead),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(MountPointState::Missing),
+        // A dead mount fails every call; the kernel tells it apart from other errors.
+        Err(_) if teal_fuse::is_dead(dir) => return Ok(MountPointState::Dead),
         Err(e) => return Err(e).with_context(|| dir.display().to_string()),
     };
     if !meta.is_dir() {
-        return Ok(Point::NotDirectory);
+        return Ok(MountPointState::NotDirectory);
     }
     let parent = dir
         .parent()
         .map(std::fs::metadata)
         .transpose()
         .with_context(|| dir.display().to_string())?;
+    // A mount point has another device than its parent.
     if parent.is_none_or(|p| p.dev() != meta.dev()) {
         return Ok(if teal_fuse::is_dead(dir) {
-            Point::Dead
+            MountPointState::Dead
         } else {
-            Point::Mounted
+            MountPointState::Mounted
         });
     }
+    // One entry is enough to know.
     let mut entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     Ok(if entries.next().is_some() {
-        Point::NotEmpty
+        MountPointState::NotEmpty
     } else {
-        Point::Empty
+        MountPointState::Empty
     })
 }

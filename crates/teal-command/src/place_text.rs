@@ -11,10 +11,11 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// A path as text.
+/// Returns a path as text.
 pub fn encode(path: &Path) -> String {
     let mut text = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        // A backslash before an `x` would read as an escape, and is escaped itself.
         text.push_str(&chunk.valid().replace("\\x", "\\x5cx"));
         for byte in chunk.invalid() {
             let _ = write!(text, "\\x{byte:02x}");
@@ -23,7 +24,7 @@ pub fn encode(path: &Path) -> String {
     text
 }
 
-/// The path of a text.
+/// Returns the path of a text.
 pub fn decode(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut parts = text.split("\\x");
@@ -37,19 +38,19 @@ pub fn decode(text: &str) -> PathBuf {
                 bytes.push(byte);
                 bytes.extend(&part.as_bytes()[2..]);
             }
-            // Written by a program that does not escape.
+            // The text comes from a program that does not escape.
             None => bytes.extend([b"\\x", part.as_bytes()].concat()),
         }
     }
     OsString::from_vec(bytes).into()
 }
 
-/// For `#[serde(with)]`.
+/// Writes a path as text, for `#[serde(with)]`.
 pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&encode(path))
 }
 
-/// For `#[serde(with)]`.
+/// Reads a path from its text, for `#[serde(with)]`.
 pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     Ok(decode(&String::deserialize(from)?))
 }

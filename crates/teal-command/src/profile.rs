@@ -3,21 +3,22 @@
 use anyhow::{Context, Result, bail};
 use teal_energy::Profile;
 
-/// A shipped profile, or one in a file.
-pub fn profile(name: &str) -> Result<Profile> {
+/// Returns a shipped profile, or one in a file.
+pub fn load_profile(name: &str) -> Result<Profile> {
+    // A path or a file name: names of profiles contain neither slash nor suffix.
     if name.contains('/') || name.ends_with(".toml") {
         let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
         return Profile::parse(&text).with_context(|| name.to_owned());
     }
-    shipped(name)
+    shipped_profile(name)
 }
 
-/// A shipped profile: one that other machines know, too.
-pub fn shipped(name: &str) -> Result<Profile> {
-    if let Some(profile) = Profile::shipped(name) {
+/// Returns a shipped profile: one that other machines know, too.
+pub fn shipped_profile(name: &str) -> Result<Profile> {
+    if let Some(profile) = Profile::find_shipped(name) {
         return Ok(profile);
     }
-    match nearest(name, Profile::shipped_names()) {
+    match nearest_name(name, Profile::shipped_names()) {
         Some(known) => bail!("there is no profile {name}; did you mean {known}?"),
         None => {
             bail!(
@@ -28,8 +29,11 @@ pub fn shipped(name: &str) -> Result<Profile> {
     }
 }
 
-/// The known name that is most like a given one, if any is.
-pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+/// Returns the known name that is most like a given one, if any is.
+pub fn nearest_name<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
     let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
     // A part of a name is as good a hint as one that is misspelt.
     let part = known

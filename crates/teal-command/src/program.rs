@@ -1,11 +1,11 @@
-//! The two programs `teal` and `teal-lab`: how each finds the other, and whether they belong
-//! together.
+//! The two programs `teal` and `teal-lab`: the search for the other one, and the check that they
+//! belong together.
 //!
 //! # Guarantees
 //! 1. *Beside comes first*: a program is looked for in the directory of the one that asks, then in
 //!    `PATH`.
-//! 2. *One version*: [`teal`] returns a program of the version of this one, or says which version
-//!    was found where.
+//! 2. *One version*: [`teal_program`] returns a program of the version of this one, or an error
+//!    with the version and the place that were found.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::path::{Path, PathBuf};
@@ -19,13 +19,15 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 ///
 /// # Errors
 /// The kernel does not tell.
-pub fn this() -> Result<PathBuf> {
+pub fn current_program() -> Result<PathBuf> {
     std::env::current_exe().context("where is this program?")
 }
 
 /// Returns the program of that name beside this one, or else the first in `PATH`.
-pub fn found(name: &str) -> Option<PathBuf> {
-    let beside = this().ok().and_then(|this| Some(this.parent()?.to_owned()));
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let beside = current_program()
+        .ok()
+        .and_then(|this| Some(this.parent()?.to_owned()));
     let path = std::env::var_os("PATH").unwrap_or_default();
     first_of(beside.into_iter().chain(std::env::split_paths(&path)), name)
 }
@@ -38,15 +40,17 @@ fn first_of(dirs: impl Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> 
 ///
 /// # Errors
 /// There is none, or it has another version.
-pub fn teal() -> Result<PathBuf> {
+pub fn teal_program() -> Result<PathBuf> {
+    // The search starts a program: it is made once.
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| find_teal().map_err(|error| format!("{error:#}")));
     found.clone().map_err(|why| anyhow!(why))
 }
 
 fn find_teal() -> Result<PathBuf> {
-    let path = found("teal").context(
-        "this needs the program teal, which is neither beside teal-lab nor in PATH: cargo install --path crates/teal",
+    let path = find_program("teal").context(
+        "this needs the program teal, which is neither beside teal-lab nor in PATH: cargo install \
+            --path crates/teal",
     )?;
     check_version(&path)?;
     Ok(path)
@@ -60,10 +64,12 @@ fn check_version(path: &Path) -> Result<()> {
         .output();
     let asked = asked.with_context(|| path.display().to_string())?;
     let answer = String::from_utf8_lossy(&asked.stdout);
+    // Any other answer comes from an unrelated program of that name.
     match answer.trim().strip_prefix("teal ") {
         Some(VERSION) => Ok(()),
         Some(other) => bail!(
-            "{} is of version {other}, and teal-lab is of version {VERSION}: install both from one source",
+            "{} is of version {other}, and teal-lab is of version {VERSION}: install both from \
+                one source",
             path.display()
         ),
         None => bail!(

@@ -2,14 +2,16 @@
 
 /// Formats a number of bytes in the largest unit that leaves at least 1 before the point: `1.5
 /// GiB`.
-pub fn human(bytes: u64) -> String {
+pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
+    // The largest unit that leaves at least 1 before the point.
     while value >= 1024.0 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
     }
+    debug_assert!(unit < UNITS.len() && value >= 0.0, "the unit exists");
     if unit == 0 {
         format!("{bytes} B")
     } else {
@@ -27,6 +29,7 @@ pub fn parse_size(given: &str) -> Result<u64, String> {
         Some((i, c)) if c.is_ascii_alphabetic() => (&text[..i], c.to_ascii_uppercase()),
         _ => (text, ' '),
     };
+    // Units are powers of 1024, however they are spelt.
     let shift = match unit {
         ' ' => 0,
         'K' => 10,
@@ -43,7 +46,8 @@ pub fn parse_size(given: &str) -> Result<u64, String> {
 
 fn no_size(given: &str) -> String {
     format!(
-        "'{given}' is no size: give a whole number of bytes, or one with K, M, G or T (times 1024), such as 1536M or 20G"
+        "'{given}' is no size: give a whole number of bytes, or one with K, M, G or T (times \
+            1024), such as 1536M or 20G"
     )
 }
 

@@ -40,10 +40,10 @@ fn make(path: &Path, gib: u64, objects: u64) {
     let label = DriveLabel {
         volume: 1,
         device: 1,
-        seen: CommitSeq::new(1),
+        position: CommitSeq::new(1),
         ..DriveLabel::default()
     };
-    let drive = Drive::make(disk, Arc::new(SystemClock), &SystemEntropy, "many", label).unwrap();
+    let drive = Drive::create(disk, Arc::new(SystemClock), &SystemEntropy, "many", label).unwrap();
     add(&drive, FIRST, objects);
     drive.close().unwrap();
     println!(
@@ -97,12 +97,12 @@ fn main() {
     let drive = open(path);
     println!(
         "{} objects, opened in {:?}, {before} to {} MB resident",
-        drive.room().objects,
+        drive.capacity().objects,
         begun.elapsed(),
         megabytes()
     );
     let begun = Instant::now();
-    drive.relabel(|label| label.is_clean = false).unwrap();
+    drive.update_label(|label| label.is_clean = false).unwrap();
     drive.sync().unwrap();
     println!("label written in {:?}", begun.elapsed());
     let asked = 2_000;
@@ -128,7 +128,9 @@ fn main() {
     let begun = Instant::now();
     for n in 0..commits {
         let no = ObjectNo::new(FIRST + (n * 104_729) % objects);
-        drive.changed(no, (CommitSeq::new(2), SIZE), None).unwrap();
+        drive
+            .apply_change(no, (CommitSeq::new(2), SIZE), None)
+            .unwrap();
         // As often as answers of the server end.
         if n % 2_000 == 1_999 {
             drive.sync().unwrap();

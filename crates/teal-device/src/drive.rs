@@ -2,61 +2,65 @@
 //! it, and can be carried from one client to another.
 //!
 //! # Guarantees
-//! 1. *Acknowledged only*: whoever installs content names the commit it is of. Nothing is lost with
-//!    a drive, and nothing on it is anybody's secret.
-//! 2. *Exact*: content is read at the commit it was installed at, or not at all; what of an object
-//!    is there and of which commit changes in the batch of the content.
-//! 3. *At its position*: whatever is on it is the newest as of the position it tells. That moves
-//!    after the changes up to it were taken in, and before anything newer is installed; since after
-//!    a crash, or when it was pulled out, it is as after some of the changes in their order, an
-//!    unclean end needs no other care than a clean one. And who knows the history at the position
-//!    knows all of which something is on it.
-//! 4. *Room*: what was not read lately makes way (second chance); what has affinity does not.
-//! 5. *No surprise*: while the disk is written to, by whatever, cleaning of the log included,
+//! 1. *Acknowledged only*: an installation of content names the commit that it is of. Nothing is
+//!    lost with a drive, and nothing on it is a secret.
+//! 2. *Exact*: content is read at the commit it was installed at, or not at all; the record of an
+//!    object's content on the drive changes in the batch of the content.
+//! 3. *At its position*: everything on it is the newest as of the position it tells. That moves
+//!    after the changes up to it were taken in, and before anything newer is installed. After a
+//!    crash, or when it was pulled out, the drive is as after some of the changes in their order,
+//!    so that an unclean end needs no other care than a clean one. A reader of history up to the
+//!    position knows every object with content on it.
+//! 4. *Room*: content that was not read lately makes way (second chance); content with affinity
+//!    does not.
+//! 5. *No surprise*: while the disk is written to, also by cleaning of the log,
 //!    [`Drive::is_written`] says so.
 //!
 //! # How
 //! An object of the volume is a file of the same number in the store, without a name, in the set of
 //! orphans; its note is [`HeldObject`]. The note of object 0 is the [`DriveLabel`], which a client
-//! of the volume takes for nothing of its own. All calls may wait for the disk: whoever must not
-//! wait uses a [`DriveWorker`](crate::Hand).
+//! of the volume takes for nothing of its own. All calls may wait for the disk: a caller that must
+//! not wait uses a [`DriveWorker`](crate::DriveWorker).
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
-//! | `shards`, by object | content and note together: shared by readers | reads and writes of that object |
+//! | `shards`, by object | content and note together: shared by readers | I/O of that object |
 //! | `label` | the label | its note |
-//! | `used`, `clock_hand` | what they are called | nothing; looking for what may go |
+//! | `used` | the objects used lately | nothing |
+//! | `clock_hand` | the place of the next search for objects that may go | that search |
 
 mod content;
 mod evict;
-mod held;
+mod found_content;
 mod label;
+mod note_reader;
+mod object_note;
 
-pub use content::{FoundContent, Piece};
-pub use held::{HeldContent, HeldObject};
+pub use found_content::{DataPiece, FoundContent};
 pub use label::DriveLabel;
+pub use object_note::{HeldContent, HeldObject};
 
-use label::NoLabel;
+use label::LabelError;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use teal_env::{Clock, Disk, Entropy};
-use teal_log::{Cost, MkfsError, MkfsOptions, OpenError, OpenOptions, Store, StoreError};
+use teal_log::{Cost, MkfsError, MkfsOptions, OpenOptions, Store, StoreError, StoreOpenError};
 use teal_types::{ObjectNo, Sector};
 
-/// The number whose note the label is.
-const LABEL: ObjectNo = ObjectNo::new(0);
+/// The number of the object with the label as its note.
+const LABEL_OBJECT: ObjectNo = ObjectNo::new(0);
 const SHARDS: u64 = 64;
 
-/// Why a disk is no drive.
+/// The reason for which a disk is no drive.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// It is no store at all, or a damaged one.
+    /// The disk holds no store at all, or a damaged one.
     #[error(transparent)]
-    Open(#[from] OpenError),
-    /// It is a store, and not a drive's.
+    Open(#[from] StoreOpenError),
+    /// The disk holds a store that is no drive's.
     #[error("this is a store, but not a drive; make a drive with `teal device add`")]
     NotADrive,
     /// A newer program made it.
@@ -72,18 +76,18 @@ pub enum DriveError {
     Store(#[from] StoreError),
 }
 
-/// What a drive has room for, in bytes and objects.
+/// The capacity of a drive, in bytes and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DriveCapacity {
-    /// What content can take together.
+    /// The bytes that content can take together.
     pub total: u64,
-    /// What it can still take.
+    /// The bytes that it can still take.
     pub free: u64,
-    /// Objects on it.
+    /// The number of objects on it.
     pub objects: u64,
 }
 
-/// See the module.
+/// A drive that is open. See the module.
 pub struct Drive {
     disk: Arc<dyn Disk>,
     store: Arc<Store>,
@@ -92,11 +96,11 @@ pub struct Drive {
     shards: Vec<RwLock<()>>,
     used: Mutex<HashSet<ObjectNo>>,
     clock_hand: Mutex<u64>,
-    /// Calls under way that may write.
+    /// The number of calls under way that may write.
     writing: AtomicU32,
 }
 
-/// See [`Drive::is_written`].
+/// Counts as a call that may write until it is dropped; see [`Drive::is_written`].
 struct WriteInProgress<'a>(&'a AtomicU32);
 
 impl Drop for WriteInProgress<'_> {
@@ -114,11 +118,11 @@ impl std::fmt::Debug for Drive {
 }
 
 impl Drive {
-    /// Makes an empty drive on a disk. Whatever was there is gone.
+    /// Makes an empty drive on a disk. All former content of the disk is gone.
     ///
     /// # Errors
     /// [`DriveError::Make`], [`DriveError::Store`].
-    pub fn make(
+    pub fn create(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         entropy: &dyn Entropy,
@@ -129,14 +133,16 @@ impl Drive {
             label: name.to_owned(),
             ..MkfsOptions::default()
         };
+        // The name of a drive is the label of its store, which other programs show, too.
         Store::mkfs(Arc::clone(&disk), Arc::clone(&clock), entropy, &options)?;
         let (store, _) = Store::open(
             Arc::clone(&disk),
             Arc::clone(&clock),
             OpenOptions::default(),
         )?;
-        let this = Self::of(disk, store, clock, label);
-        this.relabel(|_| {})?;
+        let this = Self::from_store(disk, store, clock, label);
+        // The label is what makes the store a drive: it is durable before the drive is used.
+        this.update_label(|_| {})?;
         this.sync()?;
         Ok(this)
     }
@@ -151,36 +157,40 @@ impl Drive {
             Arc::clone(&clock),
             OpenOptions::default(),
         )?;
-        let label = Self::label_of(&store)?;
-        Ok(Self::of(disk, store, clock, label))
+        let label = Self::decode_label(&store)?;
+        Ok(Self::from_store(disk, store, clock, label))
     }
 
-    /// Returns what the drive on a disk says of itself. Reads only; somebody may be using the disk
+    /// Returns the label of the drive on a disk. Reads only; another process may be using the disk
     /// meanwhile, so that an error need not last.
     ///
     /// # Errors
     /// [`DriveError`].
-    pub fn look(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<DriveLabel, DriveError> {
+    pub fn read_label(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<DriveLabel, DriveError> {
         let (store, _) = Store::open(
             disk,
             clock,
             OpenOptions {
+                // Takes no part in the store's life: nothing is repaired or written.
                 read_only: true,
                 ..OpenOptions::default()
             },
         )?;
-        Self::label_of(&store)
+        Self::decode_label(&store)
     }
 
-    fn label_of(store: &Store) -> Result<DriveLabel, DriveError> {
-        match DriveLabel::decode(&store.note(LABEL)?.unwrap_or_default()) {
+    fn decode_label(store: &Store) -> Result<DriveLabel, DriveError> {
+        match DriveLabel::decode(&store.note(LABEL_OBJECT)?.unwrap_or_default()) {
             Ok(label) => Ok(label),
-            Err(NoLabel::Other) => Err(DriveError::NotADrive),
-            Err(NoLabel::Version(version)) => Err(DriveError::Newer(version)),
+            Err(LabelError::NotALabel) => Err(DriveError::NotADrive),
+            Err(LabelError::Version(version)) => Err(DriveError::Newer(version)),
         }
     }
 
-    fn of(
+    fn from_store(
         disk: Arc<dyn Disk>,
         store: Arc<Store>,
         clock: Arc<dyn Clock>,
@@ -200,96 +210,102 @@ impl Drive {
     }
 
     /// Returns whether an open store is a drive's, which is not to be mounted.
-    pub fn is_one(store: &Store) -> bool {
-        store
-            .note(LABEL)
-            .ok()
-            .flatten()
-            .is_some_and(|bytes| !matches!(DriveLabel::decode(&bytes), Err(NoLabel::Other)))
+    pub fn is_drive(store: &Store) -> bool {
+        let Ok(Some(note)) = store.note(LABEL_OBJECT) else {
+            return false;
+        };
+        // A label of a newer version is a drive's, too.
+        !matches!(DriveLabel::decode(&note), Err(LabelError::NotALabel))
     }
 
-    /// Its name for people.
+    /// Returns the name for people.
     pub fn name(&self) -> &str {
         &self.store.superblock().label
     }
 
-    /// Returns what it says of itself.
+    /// Returns the label.
     pub fn label(&self) -> DriveLabel {
         *self.label.lock()
     }
 
-    /// Changes what it says of itself; durable with the next [`sync`](Self::sync), together with
-    /// all before.
+    /// Changes the label; durable with the next [`sync`](Self::sync), together with all before.
     ///
     /// # Errors
-    /// What changing the note met.
-    pub fn relabel(&self, change: impl FnOnce(&mut DriveLabel)) -> Result<DriveLabel, StoreError> {
-        let _writing = self.writes();
-        let cost = Cost::note().with_note(label::BYTES).freeing();
+    /// Returns the error of changing the note.
+    pub fn update_label(
+        &self,
+        change: impl FnOnce(&mut DriveLabel),
+    ) -> Result<DriveLabel, StoreError> {
+        let _writing = self.begin_write();
+        let cost = Cost::note().with_note(label::LABEL_BYTES).freeing();
         let op = self.store.begin(cost)?;
         let mut label = self.label.lock();
-        let mut changed = label.now();
+        // An old label is written in the newest form: its proof is no longer about its bytes, and
+        // `change` sets a new one.
+        let mut changed = label.at_newest_version();
         change(&mut changed);
-        op.set_note(LABEL, Some(&changed.encode()))?;
+        op.set_note(LABEL_OBJECT, Some(&changed.encode()))?;
+        // Only after the store has taken it: on an error both are as before.
         *label = changed;
         Ok(changed)
     }
 
-    /// Makes everything that was put on it durable.
+    /// Makes everything that was put on the drive durable.
     ///
     /// # Errors
-    /// What the disk met; the drive takes nothing any more then, until it is opened again.
+    /// Returns the disk's error; the drive takes nothing any more then, until it is opened again.
     pub fn sync(&self) -> Result<(), StoreError> {
-        let _writing = self.writes();
+        let _writing = self.begin_write();
         self.store.commit()?;
         // Checkpoints that are due.
         self.store.tick().map(|_| ())
     }
 
-    /// Ends its use.
+    /// Ends the use of the drive.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn close(&self) -> Result<(), StoreError> {
-        let _writing = self.writes();
+        let _writing = self.begin_write();
         self.store.close()
     }
 
-    /// Returns whether something is being written to it: what was asked for, or what that causes,
-    /// as when its log is cleaned.
+    /// Returns whether something is being written to the drive: on request, or as a consequence, as
+    /// when its log is cleaned.
     pub fn is_written(&self) -> bool {
         self.writing.load(Ordering::Acquire) > 0
     }
 
-    fn writes(&self) -> WriteInProgress<'_> {
-        self.writing.fetch_add(1, Ordering::AcqRel);
+    fn begin_write(&self) -> WriteInProgress<'_> {
+        let before = self.writing.fetch_add(1, Ordering::AcqRel);
+        debug_assert!(before < u32::MAX, "calls are counted once each");
         WriteInProgress(&self.writing)
     }
 
-    /// Returns whether it has failed to write, and takes nothing any more.
+    /// Returns whether the drive has failed to write, and takes nothing any more.
     pub fn is_failed(&self) -> bool {
         self.store.is_poisoned()
     }
 
-    /// Reads from the disk itself, whatever is remembered: it is awake then.
+    /// Reads from the disk itself, past all caches of the store: the disk is awake then.
     ///
     /// # Errors
-    /// What the disk met.
-    pub fn touch(&self) -> std::io::Result<()> {
+    /// Returns the disk's error.
+    pub fn read_uncached(&self) -> std::io::Result<()> {
         self.disk.read_at(Sector::new(0), &mut [0; 4096])
     }
 
-    /// Checks whether what is put on it can be found again: it was not deleted meanwhile, or cut
-    /// short.
+    /// Checks that content put on the drive can be found again: that the disk's file was not
+    /// deleted meanwhile, or cut short.
     ///
     /// # Errors
-    /// What has become of it.
-    pub fn is_there(&self) -> std::io::Result<()> {
-        self.disk.is_there()
+    /// Says what has become of the file.
+    pub fn check_present(&self) -> std::io::Result<()> {
+        self.disk.check_present()
     }
 
-    /// How full it is.
-    pub fn room(&self) -> DriveCapacity {
+    /// Returns the total and the free capacity.
+    pub fn capacity(&self) -> DriveCapacity {
         let space = self.store.space();
         // Its root is no object of the volume.
         DriveCapacity {
@@ -299,23 +315,23 @@ impl Drive {
         }
     }
 
-    /// Visits the numbers of all objects it knows something of, ascending, until `visit` says
-    /// enough.
+    /// Visits the numbers of all objects of which it has a note, ascending, until `visit` breaks
+    /// off.
     ///
     /// # Errors
-    /// What reading the notes met.
-    pub fn each(
+    /// Returns the error of reading the notes.
+    pub fn visit_objects(
         &self,
         visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         self.store.each_note(ObjectNo::ROOT, &mut |no, _| visit(no))
     }
 
-    /// Visits the numbers of all objects that have affinity, ascending, until `visit` says enough.
+    /// Visits the numbers of all objects that have affinity, ascending, until `visit` breaks off.
     ///
     /// # Errors
-    /// What reading the notes met.
-    pub fn each_affine(
+    /// Returns the error of reading the notes.
+    pub fn visit_affine_objects(
         &self,
         visit: &mut dyn FnMut(ObjectNo) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
@@ -329,7 +345,7 @@ impl Drive {
         self.store.each_note(ObjectNo::ROOT, &mut each)
     }
 
-    fn shard(&self, no: ObjectNo) -> &RwLock<()> {
+    fn shard_of(&self, no: ObjectNo) -> &RwLock<()> {
         &self.shards[(no.get() % SHARDS) as usize]
     }
 }

@@ -2,10 +2,10 @@
 
 teal_env::seeded_bugs! {
     /// A bug that can be switched on. Each breaks one rule of a drive.
-    pub enum Bug {
-        /// What makes way stays noted.
+    pub enum DriveBug {
+        /// Content that makes way stays noted.
         EvictedNoted,
-        /// What has affinity makes way, too.
+        /// Objects with affinity make way, too.
         AffinityEvicted,
     }
 }

@@ -1,7 +1,8 @@
 //! The thread that serves a drive's requests, each with a deadline.
 //!
 //! # Guarantees
-//! 1. [`DriveWorker::ask`] returns within its deadline, whatever the work does: work that hangs
+//! 1. [`DriveWorker::run_with_deadline`] returns within its deadline, whatever the work does: work
+//!    that hangs
 //!    holds up the worker's thread only.
 //! 2. While work is late, further requests fail at once instead of waiting behind it.
 
@@ -20,7 +21,7 @@ type WorkItem = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub struct DriveWorker {
     queue: SyncSender<WorkItem>,
-    /// The number of work items whose caller has given up, and that are not done yet.
+    /// The number of work items that their callers have given up and that are not done yet.
     late_items: Arc<AtomicU64>,
 }
 
@@ -31,6 +32,7 @@ impl DriveWorker {
     /// # Errors
     /// The system can't start a thread.
     pub fn new(name: &str) -> io::Result<Self> {
+        // Bounded: a caller that finds it full fails at once.
         let (queue, items) = sync_channel::<WorkItem>(WAITING_MAX);
         let serve = move || {
             for item in items {
@@ -44,18 +46,19 @@ impl DriveWorker {
         })
     }
 
-    /// Returns whether work whose caller has given up is still under way.
+    /// Returns whether work that its caller has given up is still under way.
     pub fn is_late(&self) -> bool {
         self.late_items.load(Ordering::Acquire) > 0
     }
 
-    /// Has `work` done on the worker's thread, and returns its result; `None` if it isn't done by
-    /// the deadline.
-    pub fn ask<T: Send + 'static>(
+    /// Runs `work` on the worker's thread, and returns its result; `None` if it isn't done by the
+    /// deadline.
+    pub fn run_with_deadline<T: Send + 'static>(
         &self,
         deadline: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
+        // Work behind an item that hangs would hang with it.
         if self.is_late() {
             return None;
         }
@@ -99,18 +102,18 @@ mod tests {
     #[test]
     fn work_that_hangs_holds_up_no_caller() {
         let worker = DriveWorker::new("test").unwrap();
-        assert_eq!(worker.ask(LONG, || 1), Some(1));
+        assert_eq!(worker.run_with_deadline(LONG, || 1), Some(1));
         let (go, gone) = channel::<()>();
         assert_eq!(
-            worker.ask(Duration::from_millis(1), move || gone.recv().is_ok()),
+            worker.run_with_deadline(Duration::from_millis(1), move || gone.recv().is_ok()),
             None
         );
         assert!(worker.is_late());
-        assert_eq!(worker.ask(LONG, || 2), None, "at once");
+        assert_eq!(worker.run_with_deadline(LONG, || 2), None, "at once");
         drop(go);
         while worker.is_late() {
             std::thread::yield_now();
         }
-        assert_eq!(worker.ask(LONG, || 3), Some(3));
+        assert_eq!(worker.run_with_deadline(LONG, || 3), Some(3));
     }
 }

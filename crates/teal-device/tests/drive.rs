@@ -8,7 +8,7 @@ use teal_device::{Drive, DriveError, DriveLabel};
 use teal_env::{Disk, DiskShape, MemDisk};
 use teal_log::{MkfsOptions, Store};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
-use teal_types::{BLOCK, CommitSeq, ObjectNo, Ranges, Sector};
+use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo, Sector};
 
 const A: ObjectNo = ObjectNo::new(1 << 31);
 const SIZE: u64 = 20_000;
@@ -26,10 +26,10 @@ fn make(disk: Arc<dyn Disk>) -> Drive {
     let label = DriveLabel {
         volume: 7,
         device: 1,
-        seen: seq(100),
+        position: seq(100),
         ..DriveLabel::default()
     };
-    Drive::make(
+    Drive::create(
         disk,
         Arc::new(SimClock::default()),
         &SeededEntropy::new(1),
@@ -55,7 +55,7 @@ fn whole(drive: &Drive, no: ObjectNo, at: u64, content: &[u8]) {
 /// Returns what is found of the first `SIZE` bytes, and whether it is as in `content`.
 fn found(drive: &Drive, at: u64, content: &[u8]) -> Vec<(u64, u64)> {
     let found = drive.read(A, seq(at), 0, SIZE).unwrap();
-    assert!(found.spoiled.is_empty());
+    assert!(found.damaged.is_empty());
     let mut read = vec![0; content.len()];
     for (at, piece) in found.pieces {
         read[at as usize..at as usize + piece.len()].copy_from_slice(&piece);
@@ -132,22 +132,24 @@ fn a_change_elsewhere_leaves_what_it_did_not_touch() {
     let mut content = bytes(1, SIZE);
     whole(&drive, A, 5, &content);
     drive
-        .changed(A, (seq(7), SIZE), Some(&[(5000, 10)]))
+        .apply_change(A, (seq(7), SIZE), Some(&[(5000, 10)]))
         .unwrap();
     content[5000..5010].fill(0);
     assert_eq!(found(&drive, 7, &content), [(0, 4096), (8192, SIZE)]);
     // It grows, and is cut.
-    drive.changed(A, (seq(8), 2 * SIZE), Some(&[])).unwrap();
+    drive
+        .apply_change(A, (seq(8), 2 * SIZE), Some(&[]))
+        .unwrap();
     content.resize(2 * SIZE as usize, 0);
     assert_eq!(found(&drive, 8, &content), [(0, 4096), (8192, 16_384)]);
-    drive.changed(A, (seq(9), 9000), Some(&[])).unwrap();
+    drive.apply_change(A, (seq(9), 9000), Some(&[])).unwrap();
     assert_eq!(found(&drive, 9, &content), [(0, 4096)]);
-    drive.changed(A, (seq(10), 9000), None).unwrap();
-    assert!(drive.held(A).unwrap().is_empty());
+    drive.apply_change(A, (seq(10), 9000), None).unwrap();
+    assert!(drive.held_object(A).unwrap().is_empty());
     whole(&drive, A, 11, &content[..9000]);
-    drive.gone(A).unwrap();
-    assert!(drive.held(A).unwrap().is_empty());
-    assert_eq!(drive.room().objects, 0);
+    drive.remove_object(A).unwrap();
+    assert!(drive.held_object(A).unwrap().is_empty());
+    assert_eq!(drive.capacity().objects, 0);
     // The same number again, before anything was durable.
     whole(&drive, A, 12, &content[..9000]);
     assert_eq!(found(&drive, 12, &content[..9000]), [(0, 9000)]);
@@ -171,7 +173,7 @@ fn holes_stay_holes() {
         found.present.iter().collect::<Vec<_>>(),
         [((1 << 30) - 8192, (1 << 30) + 8192)]
     );
-    assert!(drive.room().total - drive.room().free < 1 << 20);
+    assert!(drive.capacity().total - drive.capacity().free < 1 << 20);
 }
 
 #[test]
@@ -180,16 +182,16 @@ fn what_was_not_used_makes_way_and_what_has_affinity_does_not() {
     let content = bytes(1, 256 << 10);
     let no = |n: u64| ObjectNo::new(A.get() + n);
     whole(&drive, no(0), 5, &content);
-    drive.mark(no(0), true, false).unwrap();
+    drive.set_affinity(no(0), true, false).unwrap();
     for n in 1..200 {
         whole(&drive, no(n), 5, &content);
         assert!(
-            drive.room().free * 20 > drive.room().total,
+            drive.capacity().free * 20 > drive.capacity().total,
             "{:?}",
-            drive.room()
+            drive.capacity()
         );
     }
-    let is_there = |n| drive.held(no(n)).unwrap().content.is_some();
+    let is_there = |n| drive.held_object(no(n)).unwrap().content.is_some();
     assert!(is_there(0) && is_there(199) && !is_there(1));
     assert_eq!(
         drive
@@ -229,22 +231,22 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
     .unwrap();
     let drive = Drive::open(disk, Arc::new(SimClock::default())).unwrap();
     let found = drive.read(A, seq(5), 0, 1 << 20).unwrap();
-    let (from, to) = found.spoiled.iter().next().unwrap();
+    let (from, to) = found.damaged.iter().next().unwrap();
     assert!(
         from <= 600_000 && to > 600_000 && to - from <= 128 << 10,
         "{from} to {to}"
     );
-    let mut all = Ranges::default();
+    let mut all = ByteRanges::default();
     all.add(0, 1 << 20);
-    assert_eq!(found.present, all.without(&found.spoiled));
+    assert_eq!(found.present, all.difference(&found.damaged));
     // Whoever reads a part of the block meets it as well, and none of that block is given to others
     // then.
-    let part = drive.read(A, seq(5), 600_000, 600_010).unwrap().spoiled;
+    let part = drive.read(A, seq(5), 600_000, 600_010).unwrap().damaged;
     assert_eq!(part.iter().collect::<Vec<_>>(), [(600_000, 600_010)]);
-    drive.spoil(A, seq(5), &part).unwrap();
+    drive.drop_damaged(A, seq(5), &part).unwrap();
     let block = (600_000 / 4096 * 4096, 600_000 / 4096 * 4096 + 4096);
-    let left = drive.held(A).unwrap().content.unwrap().present;
-    assert_eq!(all.without(&left).iter().collect::<Vec<_>>(), [block]);
+    let left = drive.held_object(A).unwrap().content.unwrap().present;
+    assert_eq!(all.difference(&left).iter().collect::<Vec<_>>(), [block]);
     let piece = (600_000, content[600_000..600_010].to_vec());
     assert!(
         drive
@@ -255,7 +257,7 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
         .read(A, seq(5), 0, 1 << 20)
         .unwrap()
         .present
-        .within(block.0, block.1)
+        .clipped_to(block.0, block.1)
         .iter()
     {
         assert_eq!(
@@ -264,12 +266,12 @@ fn damage_is_told_from_what_is_whole_and_can_be_repaired() {
             "nothing else of it is known"
         );
     }
-    drive.spoil(A, seq(5), &found.spoiled).unwrap();
+    drive.drop_damaged(A, seq(5), &found.damaged).unwrap();
     assert!(
         drive
             .read(A, seq(5), 0, 1 << 20)
             .unwrap()
-            .spoiled
+            .damaged
             .is_empty()
     );
     let piece = (from, content[from as usize..to as usize].to_vec());
@@ -304,8 +306,10 @@ fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
                 (0..4).map(|object| ObjectNo::new(A.get() + object)),
             );
             all.clone()
-                .for_each(|no| drive.changed(no, (seq(at), SIZE), None).unwrap());
-            drive.relabel(|label| label.seen = seq(at)).unwrap();
+                .for_each(|no| drive.apply_change(no, (seq(at), SIZE), None).unwrap());
+            drive
+                .update_label(|label| label.position = seq(at))
+                .unwrap();
             for no in all {
                 if rng.chance(0.7) {
                     whole(&drive, no, at, &bytes(at, SIZE));
@@ -316,13 +320,13 @@ fn after_a_power_cut_a_drive_is_as_after_some_of_its_changes() {
                 durable = n;
             }
         }
-        let image = disk.trace().crash(&mut rng, true).disk;
+        let image = disk.trace().crash_at_end(&mut rng, true).disk;
         let drive = Drive::open(Arc::new(image), Arc::new(SimClock::default())).unwrap();
-        let seen = drive.label().seen.get();
+        let seen = drive.label().position.get();
         assert!(seen >= 100 + 10 * durable, "seed {seed}: {seen}");
         for object in 0..4 {
             let no = ObjectNo::new(A.get() + object);
-            if let Some(content) = drive.held(no).unwrap().content {
+            if let Some(content) = drive.held_object(no).unwrap().content {
                 let at = content.data_seq.get();
                 assert_eq!(
                     at, seen,
@@ -364,7 +368,7 @@ fn what_is_no_drive_is_told_apart() {
         DriveLabel {
             volume: 7,
             device: 1,
-            seen: seq(100),
+            position: seq(100),
             ..DriveLabel::default()
         }
     );
@@ -435,9 +439,13 @@ fn while_the_disk_is_written_to_the_drive_says_so_cleaning_included() {
         );
         match rng.below(8) {
             0 => usb
-                .spoil(no, seq(5), &Ranges::of(vec![(0, 8192)]).unwrap())
+                .drop_damaged(
+                    no,
+                    seq(5),
+                    &ByteRanges::from_sorted(vec![(0, 8192)]).unwrap(),
+                )
                 .unwrap(),
-            1 => usb.mark(no, rng.chance(0.5), false).unwrap(),
+            1 => usb.set_affinity(no, rng.chance(0.5), false).unwrap(),
             2 => usb.sync().unwrap(),
             _ => {}
         }

@@ -5,60 +5,60 @@
 //!    of the wrapped disk.
 //! 2. Every request within the disk is modelled and logged before its bytes move, in the order in
 //!    which it came.
-//! 3. A log that cannot be written is said in the [`Snapshot`]; the disk goes on.
+//! 3. The error of a log that cannot be written is in the [`DiskSnapshot`]; the disk goes on.
 
-use crate::account::{Account, Requests};
-use crate::drive::{Drive, Power, PowerEvent};
-use crate::log::{Header, Kind, Record, Sink};
-use crate::pace::Pace;
-use crate::series::Series;
-use crate::setup::{Setup, SetupError};
+use crate::account::{DriveAccount, RequestCounts};
+use crate::drive::{ModelledDrive, PowerEvent, RestState};
+use crate::log::{DiskEventKind, DiskLogHeader, DiskLogRecord, RecordSink};
+use crate::pace::EmulationPace;
+use crate::series::EnergySeries;
+use crate::setup::{EmulationSetup, SetupError};
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
-use teal_energy::mechanics::Request;
+use teal_energy::mechanics::SectorRequest;
 use teal_energy::power::PowerModel;
 use teal_env::{Disk, DiskShape};
-use teal_types::{Energy, SECTOR, Sector, Span, Time};
+use teal_types::{Energy, SECTOR, Sector, Time, TimeSpan};
 
-/// When the answer to a request is due.
+/// A request that was modelled, and the time when its answer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub struct Ticket {
-    /// The drive is done then.
+pub struct CompletionTicket {
+    /// The time when the drive is done.
     pub done: Time,
 }
 
 /// The state of a disk at one time.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct DiskSnapshot {
     /// The drive's time.
     pub now: Time,
-    /// Since its start.
-    pub account: Account,
-    /// As it was at the last mark; empty before the first.
-    pub at_mark: Account,
+    /// The account since the start.
+    pub account: DriveAccount,
+    /// The account at the last mark; empty before the first.
+    pub at_mark: DriveAccount,
     /// Joules since the last mark, or the start, over time.
-    pub series: Series,
+    pub series: EnergySeries,
     /// The last mark and its time.
     pub mark: Option<(String, Time)>,
-    /// Where it rests.
-    pub power: Power,
+    /// The state in which the drive rests.
+    pub power: RestState,
     /// Bytes in the cache that are not on the surface.
     pub unwritten: u64,
     /// Rated cycles used up.
     pub cycles: u64,
     /// Records given to the log.
     pub records: u64,
-    /// Why the log is incomplete.
+    /// The error for which the log is incomplete.
     pub log_error: Option<String>,
 }
 
-struct Core {
-    drive: Drive,
-    requests: Requests,
-    at_mark: Account,
+struct EmulatorState {
+    drive: ModelledDrive,
+    requests: RequestCounts,
+    at_mark: DriveAccount,
     mark: Option<(String, Time)>,
-    sink: Box<dyn Sink>,
+    sink: Box<dyn RecordSink>,
     records: u64,
     log_error: Option<String>,
 }
@@ -67,12 +67,12 @@ struct Core {
 pub struct EmulatedDisk<D> {
     inner: D,
     shape: DiskShape,
-    header: Header,
+    header: DiskLogHeader,
     model: PowerModel,
-    pace: Pace,
+    pace: EmulationPace,
     /// Guards the model and the log, so that requests are modelled in the order in which they come.
     /// The log is written under it: the order of records is the order of requests.
-    core: Mutex<Core>,
+    state: Mutex<EmulatorState>,
 }
 
 impl<D> std::fmt::Debug for EmulatedDisk<D> {
@@ -85,21 +85,22 @@ impl<D> std::fmt::Debug for EmulatedDisk<D> {
 }
 
 impl<D: Disk> EmulatedDisk<D> {
-    /// A disk whose bytes are in `inner`.
+    /// Makes a disk that keeps its bytes in `inner`.
     ///
     /// # Errors
     /// [`SetupError`], if figures are missing or `inner` is too small.
     pub fn new(
         inner: D,
-        setup: &Setup,
-        pace: Pace,
-        sink: Box<dyn Sink>,
+        setup: &EmulationSetup,
+        pace: EmulationPace,
+        sink: Box<dyn RecordSink>,
     ) -> Result<Self, SetupError> {
+        // Checked once: a request within the emulated disk is then within the other one.
         let (have, need) = (inner.shape().sectors, setup.sectors());
         if have < need {
             return Err(SetupError::Backing { have, need });
         }
-        let drive = Drive::new(setup)?;
+        let drive = ModelledDrive::new(setup)?;
         let shape = DiskShape {
             sectors: need,
             logical: 512,
@@ -107,29 +108,30 @@ impl<D: Disk> EmulatedDisk<D> {
             rotational: true,
             sparse: inner.shape().sparse,
         };
-        let core = Core {
+        let state = EmulatorState {
             drive,
-            requests: Requests::default(),
-            at_mark: Account::default(),
+            requests: RequestCounts::default(),
+            at_mark: DriveAccount::default(),
             mark: None,
             sink,
             records: 0,
             log_error: None,
         };
-        let model = core.drive.model().clone();
+        // A copy outside of the lock: the model does not change.
+        let model = state.drive.model().clone();
         Ok(Self {
             inner,
             shape,
-            header: Self::header(setup, &pace),
+            header: Self::log_header(setup, &pace),
             model,
             pace,
-            core: Mutex::new(core),
+            state: Mutex::new(state),
         })
     }
 
-    /// Returns what the log of such a disk begins with.
-    pub fn header(setup: &Setup, pace: &Pace) -> Header {
-        Header {
+    /// Returns the header of the log of such a disk.
+    pub fn log_header(setup: &EmulationSetup, pace: &EmulationPace) -> DiskLogHeader {
+        DiskLogHeader {
             profile: setup.profile().name.clone(),
             sectors: setup.sectors(),
             write_cache: setup.profile().electronics.write_cache.get(),
@@ -137,7 +139,7 @@ impl<D: Disk> EmulatedDisk<D> {
         }
     }
 
-    /// Names of its power states.
+    /// Returns the model with the names of the power states.
     pub fn model(&self) -> &PowerModel {
         &self.model
     }
@@ -147,155 +149,149 @@ impl<D: Disk> EmulatedDisk<D> {
         self.header.write_cache > 0
     }
 
-    /// How its time passes.
-    pub fn pace(&self) -> &Pace {
+    /// Returns the pace of its time.
+    pub fn pace(&self) -> &EmulationPace {
         &self.pace
     }
 
-    /// The disk that holds the bytes.
+    /// Returns the disk that holds the bytes.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Models and logs a request. Its bytes are the caller's work, and so is to answer no earlier
-    /// than the ticket says.
-    pub fn ask(&self, request: Request) -> Ticket {
-        let core = &mut *self.core.lock();
+    /// Models and logs a request. The caller moves the bytes, and answers no earlier than the
+    /// ticket says.
+    pub fn submit(&self, request: SectorRequest) -> CompletionTicket {
+        let state = &mut *self.state.lock();
+        // Asked under the lock: the order of times is the order of requests.
         let asked = self.pace.now();
-        let work = core.drive.serve(asked, request);
-        core.log_power();
+        let served = state.drive.serve_request(asked, request);
+        debug_assert!(asked <= served.done, "an answer follows its request");
+        // A request that has woken the drive comes behind that in the log.
+        state.log_power();
         let (kind, at, count) = match request {
-            Request::Read { at, count } => (Kind::Read, at, count),
-            Request::Write {
-                at,
-                count,
-                fua: false,
-            } => (Kind::Write, at, count),
-            Request::Write {
-                at,
-                count,
-                fua: true,
-            } => (Kind::WriteThrough, at, count),
-            Request::Flush => (Kind::Flush, Sector::new(0), 0),
+            SectorRequest::Read { at, count } => (DiskEventKind::Read, at, count),
+            SectorRequest::Write { at, count, fua } => {
+                let kind = if fua {
+                    DiskEventKind::WriteThrough
+                } else {
+                    DiskEventKind::Write
+                };
+                (kind, at, count)
+            }
+            SectorRequest::Flush => (DiskEventKind::Flush, Sector::new(0), 0),
         };
-        match kind {
-            Kind::Read => {
-                core.requests.reads += 1;
-                core.requests.sectors_read += count;
-            }
-            Kind::Flush => core.requests.flushes += 1,
-            _ => {
-                core.requests.writes += 1;
-                core.requests.sectors_written += count;
-            }
-        }
-        let (start, done) = (work.start, work.done);
-        let label = String::new();
-        core.log(&Record {
+        state.requests.count_request(kind, count);
+        state.append_record(&DiskLogRecord {
             kind,
             at,
             count,
             asked,
-            start,
-            done,
-            energy: work.energy,
-            total: work.total,
-            label,
+            start: served.start,
+            done: served.done,
+            energy: served.energy,
+            total: served.total,
+            label: String::new(),
         });
-        Ticket { done }
+        CompletionTicket { done: served.done }
     }
 
-    /// Returns when the answer is due.
-    pub fn wait(&self, ticket: Ticket) {
-        self.pace.wait(ticket.done);
+    /// Waits until the answer is due.
+    pub fn wait_for(&self, ticket: CompletionTicket) {
+        self.pace.wait_until(ticket.done);
     }
 
-    /// Puts a label into the log; accounts since then are kept apart.
-    pub fn mark(&self, label: &str) {
-        let core = &mut *self.core.lock();
-        let now = core.advance(&self.pace);
-        core.note(Kind::Mark, Sector::new(0), 0, now, label);
-        core.at_mark = core.account();
-        core.drive.begin_series();
-        core.mark = Some((label.to_owned(), now));
-        core.flush_log();
+    /// Puts a label into the log; the account from here on is kept apart.
+    pub fn set_mark(&self, label: &str) {
+        let state = &mut *self.state.lock();
+        let now = state.advance(&self.pace);
+        state.log_instant(DiskEventKind::Mark, Sector::new(0), 0, now, label);
+        state.at_mark = state.account();
+        // A series has a fixed number of bins: a new one shows the time since the mark finely.
+        state.drive.begin_series();
+        state.mark = Some((label.to_owned(), now));
+        // A reader of the file finds the mark, also if the program is killed later.
+        state.flush_log();
     }
 
-    /// Sends the drive to sleep.
-    pub fn sleep(&self) -> Ticket {
-        let core = &mut *self.core.lock();
-        let done = core.drive.sleep(self.pace.now());
-        core.log_power();
-        Ticket { done }
+    /// Sends the drive to sleep. The ticket says when it is there.
+    pub fn put_to_sleep(&self) -> CompletionTicket {
+        let state = &mut *self.state.lock();
+        let done = state.drive.go_to_sleep(self.pace.now());
+        state.log_power();
+        CompletionTicket { done }
     }
 
-    /// Lets virtual time pass in which nothing is asked; real time passes by itself.
-    pub fn idle(&self, span: Span) {
-        let core = &mut *self.core.lock();
-        if let Pace::Virtual(clock) = &self.pace {
-            clock.reach(core.drive.accounted());
-            clock.pass(span);
+    /// Lets virtual time pass without requests; real time passes by itself.
+    pub fn pass_idle_time(&self, span: TimeSpan) {
+        let state = &mut *self.state.lock();
+        // Real time passes by itself.
+        if let EmulationPace::Virtual(clock) = &self.pace {
+            // The drive may be busy beyond the clock's time: the idle time begins after that.
+            clock.advance_to(state.drive.accounted_until());
+            clock.advance_by(span);
         }
-        core.advance(&self.pace);
+        state.advance(&self.pace);
     }
 
-    /// The state now.
-    pub fn snapshot(&self) -> Snapshot {
-        let core = &mut *self.core.lock();
-        let now = core.advance(&self.pace);
-        Snapshot {
+    /// Returns the present state.
+    pub fn snapshot(&self) -> DiskSnapshot {
+        let state = &mut *self.state.lock();
+        let now = state.advance(&self.pace);
+        DiskSnapshot {
             now,
-            account: core.account(),
-            at_mark: core.at_mark.clone(),
-            series: core.drive.series().clone(),
-            mark: core.mark.clone(),
-            power: core.drive.power(),
-            unwritten: core.drive.unwritten(),
-            cycles: core.drive.cycles(),
-            records: core.records,
-            log_error: core.log_error.clone(),
+            account: state.account(),
+            at_mark: state.at_mark.clone(),
+            series: state.drive.series().clone(),
+            mark: state.mark.clone(),
+            power: state.drive.power(),
+            unwritten: state.drive.unwritten_bytes(),
+            cycles: state.drive.used_cycles(),
+            records: state.records,
+            log_error: state.log_error.clone(),
         }
     }
 
     /// Writes out the log.
     pub fn flush_log(&self) {
-        self.core.lock().flush_log();
+        self.state.lock().flush_log();
     }
 
-    pub(crate) fn within(&self, at: Sector, bytes: usize) -> io::Result<u64> {
-        let sectors = bytes as u64 / SECTOR;
-        if !(bytes as u64).is_multiple_of(SECTOR) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a whole number of sectors",
-            ));
+    /// Returns the sectors of a transfer, if it is one of whole sectors within the disk.
+    pub(crate) fn check_range(&self, at: Sector, bytes: usize) -> io::Result<u64> {
+        let bytes = bytes as u64;
+        if !bytes.is_multiple_of(SECTOR) {
+            let what = "not a whole number of sectors";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let end = at
-            .get()
-            .checked_add(sectors)
-            .filter(|end| *end <= self.shape.sectors);
-        end.map(|_| sectors).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk")
-        })
+        let sectors = bytes / SECTOR;
+        match at.get().checked_add(sectors) {
+            Some(end) if end <= self.shape.sectors => Ok(sectors),
+            _ => {
+                let what = "beyond the end of the disk";
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+            }
+        }
     }
 }
 
-impl Core {
-    /// Lets time pass until now.
-    fn advance(&mut self, pace: &Pace) -> Time {
+impl EmulatorState {
+    /// Lets the drive's time pass until now.
+    fn advance(&mut self, pace: &EmulationPace) -> Time {
         let now = pace.now();
         self.drive.advance(now);
         self.log_power();
         now
     }
 
-    fn account(&self) -> Account {
-        Account {
+    fn account(&self) -> DriveAccount {
+        DriveAccount {
             requests: self.requests,
             ledger: self.drive.ledger().clone(),
         }
     }
 
+    /// Logs the changes of the power state since the last time.
     fn log_power(&mut self) {
         for PowerEvent {
             at,
@@ -305,14 +301,15 @@ impl Core {
             total,
         } in self.drive.take_events()
         {
-            let kind = if to == Power::Ready {
-                Kind::Awake
+            let kind = if to == RestState::Ready {
+                DiskEventKind::Awake
             } else {
-                Kind::Asleep
+                DiskEventKind::Asleep
             };
-            self.requests.wakes += u64::from(kind == Kind::Awake);
+            // The wake is charged to the request that caused it, which comes next in the log.
+            self.requests.wakes += u64::from(kind == DiskEventKind::Awake);
             let (place, label) = (Sector::new(0), String::new());
-            self.log(&Record {
+            self.append_record(&DiskLogRecord {
                 kind,
                 at: place,
                 count: 0,
@@ -326,11 +323,11 @@ impl Core {
         }
     }
 
-    /// Logs what takes no time.
-    fn note(&mut self, kind: Kind, at: Sector, count: u64, now: Time, label: &str) {
-        let (total, label) = (self.drive.ledger().total(), label.to_owned());
+    /// Logs an event that takes no time.
+    fn log_instant(&mut self, kind: DiskEventKind, at: Sector, count: u64, now: Time, label: &str) {
+        let (total, label) = (self.drive.ledger().total_energy(), label.to_owned());
         let energy = Energy::ZERO;
-        self.log(&Record {
+        self.append_record(&DiskLogRecord {
             kind,
             at,
             count,
@@ -343,8 +340,9 @@ impl Core {
         });
     }
 
-    fn log(&mut self, record: &Record) {
+    fn append_record(&mut self, record: &DiskLogRecord) {
         if self.log_error.is_none() {
+            // After an error nothing more is given to the sink: a gap would look like a whole log.
             self.records += 1;
             self.log_error = self.sink.put(record).err().map(|e| e.to_string());
         }
@@ -363,29 +361,30 @@ impl<D: Disk> Disk for EmulatedDisk<D> {
     }
 
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        let count = self.within(at, buf.len())?;
-        let ticket = self.ask(Request::Read { at, count });
+        let count = self.check_range(at, buf.len())?;
+        let ticket = self.submit(SectorRequest::Read { at, count });
+        // The bytes move while the modelled time passes.
         let done = self.inner.read_at(at, buf);
-        self.wait(ticket);
+        self.wait_for(ticket);
         done
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let count = self.within(at, parts.iter().map(|part| part.len()).sum())?;
-        let ticket = self.ask(Request::Write {
+        let count = self.check_range(at, parts.iter().map(|part| part.len()).sum())?;
+        let ticket = self.submit(SectorRequest::Write {
             at,
             count,
             fua: false,
         });
         let done = self.inner.write_at(at, parts);
-        self.wait(ticket);
+        self.wait_for(ticket);
         done
     }
 
     fn sync(&self) -> io::Result<()> {
-        let ticket = self.ask(Request::Flush);
+        let ticket = self.submit(SectorRequest::Flush);
         let done = self.inner.sync();
-        self.wait(ticket);
+        self.wait_for(ticket);
         done
     }
 
@@ -395,10 +394,11 @@ impl<D: Disk> Disk for EmulatedDisk<D> {
 
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
         {
-            let core = &mut *self.core.lock();
-            let now = core.advance(&self.pace);
-            core.requests.discards += 1;
-            core.note(Kind::Discard, at, sectors, now, "");
+            let state = &mut *self.state.lock();
+            let now = state.advance(&self.pace);
+            // A discard takes no time: the modelled drives do not know the command.
+            state.requests.discards += 1;
+            state.log_instant(DiskEventKind::Discard, at, sectors, now, "");
         }
         self.inner.discard(at, sectors)
     }
@@ -406,6 +406,6 @@ impl<D: Disk> Disk for EmulatedDisk<D> {
 
 impl<D> Drop for EmulatedDisk<D> {
     fn drop(&mut self) {
-        self.core.get_mut().flush_log();
+        self.state.get_mut().flush_log();
     }
 }

@@ -3,8 +3,8 @@
 //! | file | is |
 //! |---|---|
 //! | `disk.img` | the disk: reads, writes and fsyncs of it are the drive's requests |
-//! | `stat` | read: what the [`Owner`] says of it, made when it is opened |
-//! | `control` | write: one command, which the [`Owner`] follows |
+//! | `stat` | read: the text of the [`ImageOwner`], made when the file is opened |
+//! | `control` | write: one command, which the [`ImageOwner`] follows |
 //!
 //! # Guarantees
 //! 1. A request for `disk.img` is modelled when it comes, in the order in which it comes, and
@@ -13,7 +13,7 @@
 //!    takes requests.
 //! 3. The number of open `stat` files is limited.
 
-use crate::disk::{EmulatedDisk, Ticket};
+use crate::disk::{CompletionTicket, EmulatedDisk};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
@@ -22,11 +22,11 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
-use teal_energy::mechanics::Request as Asked;
+use teal_energy::mechanics::SectorRequest as Asked;
 use teal_env::Disk;
 use teal_fuse::{
-    DirBuffer, Entry, Handle, InitConfig, InitFlags, NodeId, OpenFlags, Operation, Reply, Request,
-    Serve, Session, SessionError, StatFs,
+    DirBuffer, FuseOperation, FuseSession, Handle, InitConfig, InitFlags, KernelRequest,
+    LookupEntry, NodeId, OpenFlags, ReplySender, RequestHandler, SessionError, StatfsReply,
 };
 use teal_types::{Attr, BLOCK, FileType, ObjectNo, SECTOR, Sector, Timestamp};
 
@@ -41,41 +41,50 @@ const IMAGE: u64 = 2;
 const STAT: u64 = 3;
 const CONTROL: u64 = 4;
 
-/// Who started the disk.
-pub trait Owner: Sync {
-    /// Returns what the file `stat` holds.
-    fn stat(&self) -> Vec<u8>;
+/// The program that runs the disk.
+pub trait ImageOwner: Sync {
+    /// Returns the content of the file `stat`.
+    fn stat_text(&self) -> Vec<u8>;
 
     /// Follows a command.
     ///
     /// # Errors
-    /// What the writer of the command is told.
-    fn command(&self, command: &str) -> Result<(), Errno>;
+    /// Returns the error for the writer of the command.
+    fn run_command(&self, command: &str) -> Result<(), Errno>;
 }
 
 /// An answer that waits for the drive.
-struct Due {
-    ticket: Ticket,
-    reply: Reply,
-    what: What,
+struct DueAnswer {
+    ticket: CompletionTicket,
+    reply: ReplySender,
+    body: AnswerBody,
 }
 
-enum What {
+/// The body of an answer.
+enum AnswerBody {
     Data(Vec<u8>),
     Written(u32),
     Done,
     Failed(Errno),
 }
 
-impl What {
-    fn answer(self, reply: Reply) {
+impl AnswerBody {
+    fn send_to(self, reply: ReplySender) {
         match self {
-            Self::Data(data) => reply.data(&data),
-            Self::Written(bytes) => reply.written(bytes),
-            Self::Done => reply.ok(),
-            Self::Failed(errno) => reply.error(errno),
+            Self::Data(data) => reply.send_data(&data),
+            Self::Written(bytes) => reply.send_written(bytes),
+            Self::Done => reply.send_ok(),
+            Self::Failed(errno) => reply.send_error(errno),
         }
     }
+}
+
+/// The `stat` files that are open.
+#[derive(Default)]
+struct OpenStats {
+    /// Their contents, by handle.
+    contents: BTreeMap<u64, Vec<u8>>,
+    last_handle: u64,
 }
 
 /// The file system.
@@ -83,10 +92,10 @@ pub struct ImageFs<'a, D, O> {
     disk: &'a EmulatedDisk<D>,
     owner: &'a O,
     made: Timestamp,
-    due: SyncSender<Due>,
-    commands: SyncSender<(String, Reply)>,
-    /// Guards the contents of `stat` files that are open, by handle, and the next handle.
-    stats: Mutex<(BTreeMap<u64, Vec<u8>>, u64)>,
+    due: SyncSender<DueAnswer>,
+    commands: SyncSender<(String, ReplySender)>,
+    /// Guards the `stat` files that are open.
+    stats: Mutex<OpenStats>,
 }
 
 impl<D, O> std::fmt::Debug for ImageFs<'_, D, O> {
@@ -95,9 +104,9 @@ impl<D, O> std::fmt::Debug for ImageFs<'_, D, O> {
     }
 }
 
-impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
-    /// Returns what is to be asked of the kernel.
-    pub fn config() -> InitConfig {
+impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
+    /// Returns the wishes for the handshake with the kernel.
+    pub fn init_config() -> InitConfig {
         let defaults = InitConfig::default();
         // Asynchronous direct I/O: the loop device does not wait for one request before it sends
         // the next.
@@ -113,11 +122,12 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
     /// # Errors
     /// [`SessionError`] when the device fails.
     pub fn run(
-        session: &Session,
+        session: &FuseSession,
         disk: &'a EmulatedDisk<D>,
         owner: &'a O,
         made: Timestamp,
     ) -> Result<(), SessionError> {
+        // Bounded: when so many answers are on their way, reading requests waits.
         let (due, answers) = mpsc::sync_channel(QUEUE);
         let (commands, orders) = mpsc::sync_channel(QUEUE);
         std::thread::scope(|scope| {
@@ -131,25 +141,27 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
             };
             let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
             named("answers")
-                .spawn_scoped(scope, || answer(disk, answers))
+                .spawn_scoped(scope, || send_due_answers(disk, answers))
                 .map_err(|_| Errno::AGAIN)?;
             named("commands")
-                .spawn_scoped(scope, || follow(owner, orders))
+                .spawn_scoped(scope, || run_commands(owner, orders))
                 .map_err(|_| Errno::AGAIN)?;
+            // One thread, so that requests are modelled in the order in which the kernel sent them.
             let served = session.run(NonZeroUsize::MIN, &this);
-            // With it go the senders, and so the threads.
+            // The senders go with it, and so the threads end.
             drop(this);
             served
         })
     }
 
-    fn attr(&self, node: u64) -> Attr {
+    fn node_attr(&self, node: u64) -> Attr {
         let (kind, perm, size) = match node {
             1 => (FileType::Dir, 0o700, 0),
             IMAGE => (FileType::File, 0o600, self.disk.shape().sectors * SECTOR),
             STAT => (FileType::File, 0o400, 0),
             _ => (FileType::File, 0o200, 0),
         };
+        // The files belong to the user that runs the disk, and are for that user alone.
         let (uid, gid) = (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -172,201 +184,218 @@ impl<'a, D: Disk, O: Owner> ImageFs<'a, D, O> {
         }
     }
 
-    fn open(&self, node: u64, flags: OFlags, reply: Reply) {
+    fn open_node(&self, node: u64, flags: OFlags, reply: ReplySender) {
         let direct = OpenFlags::DIRECT_IO;
         match node {
             IMAGE => {
                 let flags = direct | OpenFlags::PARALLEL_DIRECT_WRITES | OpenFlags::NOFLUSH;
-                let _ = reply.open(Handle::new(0), flags);
+                let _ = reply.send_open(Handle::new(0), flags);
             }
             STAT => {
-                let content = self.owner.stat();
-                let (open, next) = &mut *self.stats.lock();
-                if open.len() >= STATS_MAX {
-                    return reply.error(Errno::NFILE);
+                let content = self.owner.stat_text();
+                let stats = &mut *self.stats.lock();
+                if stats.contents.len() >= STATS_MAX {
+                    return reply.send_error(Errno::NFILE);
                 }
-                *next += 1;
-                open.insert(*next, content);
-                if !reply
-                    .open(Handle::new(*next), direct | OpenFlags::NOFLUSH)
-                    .is_delivered()
-                {
-                    open.remove(next);
+                stats.last_handle += 1;
+                let handle = stats.last_handle;
+                stats.contents.insert(handle, content);
+                let flags = direct | OpenFlags::NOFLUSH;
+                let delivery = reply.send_open(Handle::new(handle), flags);
+                // The kernel will not release a handle that it did not get.
+                if !delivery.is_delivered() {
+                    stats.contents.remove(&handle);
                 }
             }
             CONTROL if flags.intersects(OFlags::WRONLY | OFlags::RDWR) => {
-                let _ = reply.open(Handle::new(0), direct | OpenFlags::NOFLUSH);
+                let _ = reply.send_open(Handle::new(0), direct | OpenFlags::NOFLUSH);
             }
-            CONTROL => reply.error(Errno::ACCESS),
-            _ => reply.error(Errno::ISDIR),
+            CONTROL => reply.send_error(Errno::ACCESS),
+            _ => reply.send_error(Errno::ISDIR),
         }
     }
 
-    /// Answers when the drive is done.
-    fn later(&self, ticket: Ticket, what: What, reply: Reply) {
+    /// Answers when the drive is done: in real time on another thread, so that the next request is
+    /// modelled meanwhile.
+    fn answer_when_done(&self, ticket: CompletionTicket, body: AnswerBody, reply: ReplySender) {
         if self.disk.pace().is_real() {
-            // Nobody is there to answer only when the session ends: the reply says EIO then.
-            drop(self.due.send(Due {
+            let due = DueAnswer {
                 ticket,
                 reply,
-                what,
-            }));
+                body,
+            };
+            // The receiver has gone only when the session ends: the reply is dropped then, which
+            // answers EIO.
+            drop(self.due.send(due));
         } else {
-            self.disk.wait(ticket);
-            what.answer(reply);
+            // In virtual time waiting takes none, and keeps the order of the log.
+            self.disk.wait_for(ticket);
+            body.send_to(reply);
         }
     }
 
-    /// The sectors of a request, if it lies within the disk.
-    fn sectors(&self, offset: u64, bytes: u64) -> Option<(Sector, u64)> {
+    /// Returns the sectors of a request, if it lies within the disk.
+    fn to_sectors(&self, offset: u64, bytes: u64) -> Option<(Sector, u64)> {
         let size = self.disk.shape().sectors * SECTOR;
+        // Direct I/O of a loop device comes in whole sectors; anything else is refused as a disk
+        // would.
         let is_whole = offset.is_multiple_of(SECTOR) && bytes.is_multiple_of(SECTOR) && bytes > 0;
         let is_within = offset.checked_add(bytes).is_some_and(|end| end <= size);
         (is_whole && is_within).then(|| (Sector::new(offset / SECTOR), bytes / SECTOR))
     }
 
-    fn read(&self, offset: u64, size: u32, reply: Reply) {
+    fn read_image(&self, offset: u64, size: u32, reply: ReplySender) {
         let end = self.disk.shape().sectors * SECTOR;
+        // A read beyond the end is short, as of any file.
         let size = u64::from(size).min(end.saturating_sub(offset));
         if size == 0 {
-            return reply.data(&[]);
+            return reply.send_data(&[]);
         }
-        let Some((at, count)) = self.sectors(offset, size) else {
-            return reply.error(Errno::INVAL);
+        let Some((at, count)) = self.to_sectors(offset, size) else {
+            return reply.send_error(Errno::INVAL);
         };
-        let ticket = self.disk.ask(Asked::Read { at, count });
+        let ticket = self.disk.submit(Asked::Read { at, count });
+        // The bytes are read now, as the drive would at its time: later writes are later requests.
         let mut data = vec![0; size as usize];
         let done = self.disk.inner().read_at(at, &mut data);
-        self.later(ticket, outcome(done, What::Data(data)), reply);
+        self.answer_when_done(ticket, answer_for(done, AnswerBody::Data(data)), reply);
     }
 
-    fn write(&self, offset: u64, data: &[u8], reply: Reply) {
-        let Some((at, count)) = self.sectors(offset, data.len() as u64) else {
-            return reply.error(Errno::INVAL);
+    fn write_image(&self, offset: u64, data: &[u8], reply: ReplySender) {
+        let Some((at, count)) = self.to_sectors(offset, data.len() as u64) else {
+            return reply.send_error(Errno::INVAL);
         };
-        let ticket = self.disk.ask(Asked::Write {
+        let ticket = self.disk.submit(Asked::Write {
             at,
             count,
             fua: false,
         });
         let done = self.disk.inner().write_at(at, &[io::IoSlice::new(data)]);
-        self.later(
+        self.answer_when_done(
             ticket,
-            outcome(done, What::Written(data.len() as u32)),
+            answer_for(done, AnswerBody::Written(data.len() as u32)),
             reply,
         );
     }
 
-    fn flush(&self, reply: Reply) {
-        let ticket = self.disk.ask(Asked::Flush);
+    fn flush_image(&self, reply: ReplySender) {
+        let ticket = self.disk.submit(Asked::Flush);
         let done = self.disk.inner().sync();
-        self.later(ticket, outcome(done, What::Done), reply);
+        self.answer_when_done(ticket, answer_for(done, AnswerBody::Done), reply);
     }
 
-    fn fallocate(&self, offset: u64, length: u64, mode: FallocateFlags, reply: Reply) {
+    fn discard_range(&self, offset: u64, length: u64, mode: FallocateFlags, reply: ReplySender) {
         // Zeroing is answered so that the kernel writes zeros instead, as it does to a drive that
         // cannot zero on its own.
         if !mode.contains(FallocateFlags::PUNCH_HOLE) {
-            return reply.error(Errno::OPNOTSUPP);
+            return reply.send_error(Errno::OPNOTSUPP);
         }
-        match self.sectors(offset, length) {
+        // A loop device passes discards on as holes.
+        match self.to_sectors(offset, length) {
             Some((at, count)) => match self.disk.discard(at, count) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
+                Ok(()) => reply.send_ok(),
+                Err(error) => reply.send_error(to_errno(&error)),
             },
-            None => reply.error(Errno::INVAL),
+            None => reply.send_error(Errno::INVAL),
         }
     }
 
-    fn stat(&self, handle: Handle, offset: u64, size: u32, reply: Reply) {
-        let (open, _) = &*self.stats.lock();
-        let Some(content) = open.get(&handle.get()) else {
-            return reply.error(Errno::BADF);
+    fn read_stat(&self, handle: Handle, offset: u64, size: u32, reply: ReplySender) {
+        let stats = self.stats.lock();
+        let Some(content) = stats.contents.get(&handle.get()) else {
+            return reply.send_error(Errno::BADF);
         };
+        // The content is as at the opening of the file, so that a program reads one state.
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(content.len());
         let until = content.len().min(from.saturating_add(size as usize));
-        reply.data(&content[from..until]);
+        reply.send_data(&content[from..until]);
     }
 
-    fn command(&self, data: &[u8], reply: Reply) {
+    /// Hands a command to the thread that follows commands, which answers the write.
+    fn queue_command(&self, data: &[u8], reply: ReplySender) {
         match std::str::from_utf8(data) {
+            // Answered by the other thread: a command may do what takes requests of this file
+            // system.
             Ok(text) => drop(self.commands.send((text.trim().to_owned(), reply))),
-            Err(_) => reply.error(Errno::INVAL),
+            Err(_) => reply.send_error(Errno::INVAL),
         }
     }
 
-    fn list(cookie: u64, size: u32, reply: Reply) {
+    fn list_files(cookie: u64, size: u32, reply: ReplySender) {
         let mut entries = DirBuffer::new(size);
         for (at, (node, name)) in (1..).zip(FILES).filter(|(at, _)| *at > cookie) {
             if entries.push(ObjectNo::new(node), at, FileType::File, name.as_bytes()) {
                 break;
             }
         }
-        reply.directory(&entries);
+        reply.send_directory(&entries);
     }
 }
 
-impl<D: Disk, O: Owner> Serve for ImageFs<'_, D, O> {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl<D: Disk, O: ImageOwner> RequestHandler for ImageFs<'_, D, O> {
+    fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
         let node = request.header.node.get();
         match request.operation {
-            Operation::Lookup { name } if node == 1 => {
+            FuseOperation::Lookup { name } if node == 1 => {
                 match FILES.iter().find(|(_, known)| known.as_bytes() == name) {
                     Some((node, _)) => {
-                        let entry = Entry {
+                        let entry = LookupEntry {
                             node: NodeId::new(*node),
                             generation: 0,
-                            attr: self.attr(*node),
+                            attr: self.node_attr(*node),
                             attr_ttl: EVER,
                             entry_ttl: EVER,
                         };
-                        let _ = reply.entry(&entry);
+                        let _ = reply.send_entry(&entry);
                     }
-                    None => reply.negative_entry(EVER),
+                    None => reply.send_negative_entry(EVER),
                 }
             }
-            Operation::Getattr { .. } => reply.attr(&self.attr(node), EVER),
+            FuseOperation::Getattr { .. } => reply.send_attr(&self.node_attr(node), EVER),
             // Truncating at an open, and times, change nothing.
-            Operation::Setattr(set) if set.size.is_none() || node != IMAGE => {
-                reply.attr(&self.attr(node), EVER)
+            FuseOperation::Setattr(set) if set.size.is_none() || node != IMAGE => {
+                reply.send_attr(&self.node_attr(node), EVER)
             }
-            Operation::Open { flags, .. } => self.open(node, flags, reply),
-            Operation::Release { handle, .. } => {
-                self.stats.lock().0.remove(&handle.get());
-                reply.ok();
+            FuseOperation::Open { flags, .. } => self.open_node(node, flags, reply),
+            FuseOperation::Release { handle, .. } => {
+                // Other files have the handle 0, which no `stat` file has.
+                self.stats.lock().contents.remove(&handle.get());
+                reply.send_ok();
             }
-            Operation::Opendir { .. } => {
-                let _ = reply.open(Handle::new(0), OpenFlags::empty());
+            FuseOperation::Opendir { .. } => {
+                let _ = reply.send_open(Handle::new(0), OpenFlags::empty());
             }
-            Operation::Readdir { cookie, size, .. } => Self::list(cookie, size, reply),
-            Operation::Releasedir { .. } => reply.ok(),
-            Operation::Read { offset, size, .. } if node == IMAGE => self.read(offset, size, reply),
-            Operation::Read {
+            FuseOperation::Readdir { cookie, size, .. } => Self::list_files(cookie, size, reply),
+            FuseOperation::Releasedir { .. } => reply.send_ok(),
+            FuseOperation::Read { offset, size, .. } if node == IMAGE => {
+                self.read_image(offset, size, reply)
+            }
+            FuseOperation::Read {
                 handle,
                 offset,
                 size,
                 ..
-            } if node == STAT => self.stat(handle, offset, size, reply),
-            Operation::Write { offset, data, .. } if node == IMAGE => {
-                self.write(offset, data, reply)
+            } if node == STAT => self.read_stat(handle, offset, size, reply),
+            FuseOperation::Write { offset, data, .. } if node == IMAGE => {
+                self.write_image(offset, data, reply)
             }
-            Operation::Write { data, .. } if node == CONTROL => self.command(data, reply),
-            Operation::Fsync { .. } if node == IMAGE => self.flush(reply),
-            Operation::Fsync { .. } => reply.ok(),
-            Operation::Fallocate {
+            FuseOperation::Write { data, .. } if node == CONTROL => self.queue_command(data, reply),
+            FuseOperation::Fsync { .. } if node == IMAGE => self.flush_image(reply),
+            FuseOperation::Fsync { .. } => reply.send_ok(),
+            FuseOperation::Fallocate {
                 offset,
                 length,
                 mode,
                 ..
             } if node == IMAGE => {
-                self.fallocate(offset, length, mode, reply);
+                self.discard_range(offset, length, mode, reply);
             }
-            Operation::Statfs => {
+            FuseOperation::Statfs => {
                 let blocks = self.disk.shape().sectors * SECTOR / BLOCK;
                 let block_size = BLOCK as u32;
-                reply.statfs(&StatFs {
+                reply.send_statfs(&StatfsReply {
                     block_size,
                     blocks,
                     free: 0,
@@ -376,41 +405,44 @@ impl<D: Disk, O: Owner> Serve for ImageFs<'_, D, O> {
                     name_max: 255,
                 });
             }
-            Operation::Forget { .. } | Operation::BatchForget(_) => drop(reply),
-            Operation::Destroy => reply.ok(),
-            _ => reply.error(Errno::NOSYS),
+            // The files are there for ever: their lookups need not be counted.
+            FuseOperation::Forget { .. } | FuseOperation::BatchForget(_) => drop(reply),
+            FuseOperation::Destroy => reply.send_ok(),
+            _ => reply.send_error(Errno::NOSYS),
         }
     }
 }
 
-fn answer<D: Disk>(disk: &EmulatedDisk<D>, answers: Receiver<Due>) {
-    for Due {
+/// Sends the answers, each when the drive is done, in the order of the requests.
+fn send_due_answers<D: Disk>(disk: &EmulatedDisk<D>, answers: Receiver<DueAnswer>) {
+    for DueAnswer {
         ticket,
         reply,
-        what,
+        body: what,
     } in answers
     {
-        disk.wait(ticket);
-        what.answer(reply);
+        disk.wait_for(ticket);
+        what.send_to(reply);
     }
 }
 
-fn follow(owner: &impl Owner, orders: Receiver<(String, Reply)>) {
+/// Follows commands, one after the other.
+fn run_commands(owner: &impl ImageOwner, orders: Receiver<(String, ReplySender)>) {
     for (command, reply) in orders {
-        match owner.command(&command) {
-            Ok(()) => reply.written(command.len() as u32),
-            Err(errno) => reply.error(errno),
+        match owner.run_command(&command) {
+            Ok(()) => reply.send_written(command.len() as u32),
+            Err(errno) => reply.send_error(errno),
         }
     }
 }
 
-fn outcome(done: io::Result<()>, good: What) -> What {
+fn answer_for(done: io::Result<()>, good: AnswerBody) -> AnswerBody {
     match done {
         Ok(()) => good,
-        Err(error) => What::Failed(errno(&error)),
+        Err(error) => AnswerBody::Failed(to_errno(&error)),
     }
 }
 
-fn errno(error: &io::Error) -> Errno {
+fn to_errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

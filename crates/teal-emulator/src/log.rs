@@ -1,41 +1,41 @@
 //! The log of an emulated disk: every request, mark and change of power, in the order in which they
 //! came.
 //!
-//! [`mod@format`] has the bytes. A [`Sink`] takes records: [`Ring`] keeps the newest in memory,
-//! [`LogWriter`] streams them to a file, [`LogReader`] reads that file again.
+//! [`mod@format`] has the bytes. A [`RecordSink`] takes records: [`RecordRing`] keeps the newest in
+//! memory, [`LogWriter`] streams them to a file, [`LogReader`] reads that file again.
 
 pub mod format;
 mod reader;
 mod ring;
 mod writer;
 
-pub use format::{Header, Kind, Record};
+pub use format::{DiskEventKind, DiskLogHeader, DiskLogRecord};
 pub use reader::{LogError, LogReader};
-pub use ring::Ring;
+pub use ring::RecordRing;
 pub use writer::LogWriter;
 
 use std::io;
 
 /// Takes records.
-pub trait Sink: Send {
-    /// Takes one.
+pub trait RecordSink: Send {
+    /// Takes one record.
     ///
     /// # Errors
-    /// What the medium says. Nothing more is given to this sink then.
-    fn put(&mut self, record: &Record) -> io::Result<()>;
+    /// Returns the medium's error. Nothing more is given to this sink then.
+    fn put(&mut self, record: &DiskLogRecord) -> io::Result<()>;
 
-    /// Hands on what was taken so far.
+    /// Hands on the records that were taken so far.
     ///
     /// # Errors
-    /// What the medium says.
+    /// Returns the medium's error.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// No log.
-impl Sink for () {
-    fn put(&mut self, _: &Record) -> io::Result<()> {
+/// Takes records and drops them: no log is kept.
+impl RecordSink for () {
+    fn put(&mut self, _: &DiskLogRecord) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! An emulated disk over the network block device protocol, for guests whose own virtual disks drop
+//! An emulated disk over the network block device protocol, for guests with virtual disks that drop
 //! flushes.
 //!
 //! # Guarantees
@@ -7,15 +7,16 @@
 //! 2. *No panic on input*, and no more memory than the largest request of 32 MiB.
 //! 3. Requests of one connection are answered one after the other, each when the drive is done.
 //!
-//! How: the fixed newstyle handshake with `EXPORT_NAME`, `INFO` and `GO`, then simple replies.
-//! There is one export, whatever name is asked for. Numbers on the wire are big-endian.
+//! # How
+//! The fixed newstyle handshake with `EXPORT_NAME`, `INFO` and `GO`, then simple replies. There is
+//! one export, whatever name is asked for. Numbers on the wire are big-endian.
 
 #[cfg(test)]
 mod tests;
 
 use crate::disk::EmulatedDisk;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use teal_energy::mechanics::Request;
+use teal_energy::mechanics::SectorRequest;
 use teal_env::Disk;
 use teal_types::{SECTOR, Sector};
 
@@ -38,63 +39,108 @@ const SEND_FUA: u16 = 1 << 3;
 const ROTATIONAL: u16 = 1 << 4;
 const FUA: u16 = 1;
 
+const COMMAND_READ: u16 = 0;
+const COMMAND_WRITE: u16 = 1;
+const COMMAND_DISCONNECT: u16 = 2;
+const COMMAND_FLUSH: u16 = 3;
+
+const OPTION_EXPORT_NAME: u32 = 1;
+const OPTION_ABORT: u32 = 2;
+const OPTION_LIST: u32 = 3;
+const OPTION_INFO: u32 = 6;
+const OPTION_GO: u32 = 7;
+
+const REPLY_ACK: u32 = 1;
+const REPLY_SERVER: u32 = 2;
+const REPLY_INFO: u32 = 3;
+const REPLY_UNSUPPORTED: u32 = 0x8000_0001;
+
+const INFO_EXPORT: u16 = 0;
+const INFO_BLOCK_SIZE: u16 = 3;
+
 const EIO: u32 = 5;
 const EINVAL: u32 = 22;
 
 /// Serves one client until it disconnects.
 ///
 /// # Errors
-/// What the connection says; [`ErrorKind::InvalidData`] for what is not the protocol.
-pub fn serve(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io::Result<()> {
-    if !greet(disk, client)? {
+/// Returns the connection's error; [`ErrorKind::InvalidData`] for bytes that are not the protocol.
+pub fn serve_client(
+    disk: &EmulatedDisk<impl Disk>,
+    client: &mut (impl Read + Write),
+) -> io::Result<()> {
+    if !shake_hands(disk, client)? {
         return Ok(());
     }
     let mut data = Vec::new();
-    loop {
-        let magic = match number(client) {
-            Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(()),
-            magic => u32::from_be_bytes(magic?),
-        };
-        let (flags, kind) = (
-            u16::from_be_bytes(number(client)?),
-            u16::from_be_bytes(number(client)?),
-        );
-        let cookie: [u8; 8] = number(client)?;
-        let (offset, length) = (
-            u64::from_be_bytes(number(client)?),
-            u32::from_be_bytes(number(client)?),
-        );
-        if magic != REQUEST || length > REQUEST_MAX {
-            return Err(foreign("no request of the protocol"));
-        }
+    while let Some(request) = read_request(client)? {
         data.clear();
-        let done = match kind {
-            0 => read(disk, offset, length, &mut data),
-            1 => {
-                data.resize(length as usize, 0);
+        let result = match request.kind {
+            COMMAND_READ => read_disk(disk, request.offset, request.length, &mut data),
+            COMMAND_WRITE => {
+                // Read off the connection even if it is refused: the next request follows it.
+                data.resize(request.length as usize, 0);
                 client.read_exact(&mut data)?;
-                write(disk, offset, &data, flags & FUA != 0)
+                write_disk(disk, request.offset, &data, request.flags & FUA != 0)
             }
-            2 => return Ok(()),
-            3 => disk.sync(),
+            COMMAND_DISCONNECT => return Ok(()),
+            COMMAND_FLUSH => disk.sync(),
             _ => Err(ErrorKind::InvalidInput.into()),
         };
-        let error = match &done {
+        let error = match &result {
             Ok(()) => 0,
-            Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::UnexpectedEof) => {
-                EINVAL
-            }
-            Err(_) => EIO,
+            Err(error) => match error.kind() {
+                ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => EINVAL,
+                _ => EIO,
+            },
         };
-        let mut answer = [&REPLY.to_be_bytes()[..], &error.to_be_bytes(), &cookie].concat();
-        if kind == 0 && error == 0 {
+        let head = [
+            &REPLY.to_be_bytes()[..],
+            &error.to_be_bytes(),
+            &request.cookie,
+        ];
+        let mut answer = head.concat();
+        // Data follows only a read that succeeded.
+        if request.kind == COMMAND_READ && error == 0 {
             answer.append(&mut data);
         }
         client.write_all(&answer)?;
     }
+    Ok(())
 }
 
-fn place(offset: u64) -> io::Result<Sector> {
+/// A request of the client.
+struct ClientRequest {
+    flags: u16,
+    kind: u16,
+    /// Chosen by the client, which finds its request by it.
+    cookie: [u8; 8],
+    offset: u64,
+    length: u32,
+}
+
+/// Reads the next request; `None` if the client has closed the connection.
+fn read_request(client: &mut impl Read) -> io::Result<Option<ClientRequest>> {
+    let magic = match read_array(client) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        magic => u32::from_be_bytes(magic?),
+    };
+    let request = ClientRequest {
+        flags: u16::from_be_bytes(read_array(client)?),
+        kind: u16::from_be_bytes(read_array(client)?),
+        cookie: read_array(client)?,
+        offset: u64::from_be_bytes(read_array(client)?),
+        length: u32::from_be_bytes(read_array(client)?),
+    };
+    // A connection that has lost its step cannot be answered any more.
+    if magic != REQUEST || request.length > REQUEST_MAX {
+        return Err(protocol_error("no request of the protocol"));
+    }
+    Ok(Some(request))
+}
+
+/// Returns the sector at an offset, which must be that of a whole sector.
+fn sector_at(offset: u64) -> io::Result<Sector> {
     if offset.is_multiple_of(SECTOR) {
         Ok(Sector::new(offset / SECTOR))
     } else {
@@ -102,114 +148,128 @@ fn place(offset: u64) -> io::Result<Sector> {
     }
 }
 
-fn read(
+fn read_disk(
     disk: &EmulatedDisk<impl Disk>,
     offset: u64,
     length: u32,
     into: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let at = place(offset)?;
+    let at = sector_at(offset)?;
     into.resize(length as usize, 0);
     disk.read_at(at, into)
 }
 
-fn write(disk: &EmulatedDisk<impl Disk>, offset: u64, data: &[u8], fua: bool) -> io::Result<()> {
-    let at = place(offset)?;
+fn write_disk(
+    disk: &EmulatedDisk<impl Disk>,
+    offset: u64,
+    data: &[u8],
+    fua: bool,
+) -> io::Result<()> {
+    let at = sector_at(offset)?;
     if !fua {
         return disk.write_at(at, &[IoSlice::new(data)]);
     }
-    let count = disk.within(at, data.len())?;
-    let ticket = disk.ask(Request::Write { at, count, fua });
+    // Modelled as one request that goes to the surface; the disk that holds the bytes needs a sync
+    // for that.
+    let count = disk.check_range(at, data.len())?;
+    let ticket = disk.submit(SectorRequest::Write { at, count, fua });
     let done = disk
         .inner()
         .write_at(at, &[IoSlice::new(data)])
         .and_then(|()| disk.inner().sync());
-    disk.wait(ticket);
+    disk.wait_for(ticket);
     done
 }
 
-/// The handshake. `false` if the client wants nothing more.
-fn greet(disk: &EmulatedDisk<impl Disk>, client: &mut (impl Read + Write)) -> io::Result<bool> {
+/// Shakes hands. Returns false if the client wants nothing more.
+fn shake_hands(
+    disk: &EmulatedDisk<impl Disk>,
+    client: &mut (impl Read + Write),
+) -> io::Result<bool> {
     let flags = FIXED_NEWSTYLE | NO_ZEROES;
-    client.write_all(
-        &[
-            &GREETING.to_be_bytes()[..],
-            &OPTION.to_be_bytes(),
-            &flags.to_be_bytes(),
-        ]
-        .concat(),
-    )?;
-    let theirs = u32::from_be_bytes(number(client)?);
-    let size = (disk.shape().sectors * SECTOR).to_be_bytes();
-    // To a drive without a cache a flush is nothing, and it does not ask for any.
-    let cached = if disk.has_cache() {
-        SEND_FLUSH | SEND_FUA
-    } else {
-        0
-    };
-    let export = [&size[..], &(HAS_FLAGS | ROTATIONAL | cached).to_be_bytes()].concat();
+    let greeting = [
+        &GREETING.to_be_bytes()[..],
+        &OPTION.to_be_bytes(),
+        &flags.to_be_bytes(),
+    ];
+    client.write_all(&greeting.concat())?;
+    let client_flags = u32::from_be_bytes(read_array(client)?);
+    let export = export_description(disk);
     loop {
-        let (magic, option, length) = (
-            number(client)?,
-            number(client)?,
-            u32::from_be_bytes(number(client)?),
-        );
-        if u64::from_be_bytes(magic) != OPTION || length > OPTION_MAX {
-            return Err(foreign("no option of the protocol"));
+        let magic = u64::from_be_bytes(read_array(client)?);
+        let option = u32::from_be_bytes(read_array(client)?);
+        let length = u32::from_be_bytes(read_array(client)?);
+        if magic != OPTION || length > OPTION_MAX {
+            return Err(protocol_error("no option of the protocol"));
         }
+        // The name of the export among it, which does not matter: there is one.
         let mut data = vec![0; length as usize];
         client.read_exact(&mut data)?;
-        let mut reply = |kind: u32, data: &[u8]| {
-            let (kind, length) = (kind.to_be_bytes(), (data.len() as u32).to_be_bytes());
-            client.write_all(
-                &[
-                    &OPTION_REPLY.to_be_bytes()[..],
-                    &option,
-                    &kind,
-                    &length,
-                    data,
-                ]
-                .concat(),
-            )
-        };
-        match u32::from_be_bytes(option) {
-            1 => {
-                let zeroes = if theirs & u32::from(NO_ZEROES) != 0 {
-                    0
-                } else {
-                    124
-                };
+        match option {
+            OPTION_EXPORT_NAME => {
+                // The old option has no reply but the description, padded unless that was declined.
+                let has_declined = client_flags & u32::from(NO_ZEROES) != 0;
+                let zeroes = if has_declined { 0 } else { 124 };
                 client.write_all(&[&export[..], &vec![0; zeroes]].concat())?;
                 return Ok(true);
             }
-            2 => {
-                reply(1, &[])?;
+            OPTION_ABORT => {
+                reply_option(client, option, REPLY_ACK, &[])?;
                 return Ok(false);
             }
-            3 => {
-                reply(2, &[0; 4])?;
-                reply(1, &[])?;
+            OPTION_LIST => {
+                // One export without a name.
+                reply_option(client, option, REPLY_SERVER, &[0; 4])?;
+                reply_option(client, option, REPLY_ACK, &[])?;
             }
-            go @ (6 | 7) => {
-                reply(3, &[&[0; 2], &export[..]].concat())?;
+            OPTION_INFO | OPTION_GO => {
+                let description = [&INFO_EXPORT.to_be_bytes()[..], &export];
+                reply_option(client, option, REPLY_INFO, &description.concat())?;
+                // The smallest, the best and the largest request.
                 let sizes = [512, 4096, REQUEST_MAX].map(u32::to_be_bytes).concat();
-                reply(3, &[&3_u16.to_be_bytes(), &sizes[..]].concat())?;
-                reply(1, &[])?;
-                if go == 7 {
+                let block_sizes = [&INFO_BLOCK_SIZE.to_be_bytes()[..], &sizes];
+                reply_option(client, option, REPLY_INFO, &block_sizes.concat())?;
+                reply_option(client, option, REPLY_ACK, &[])?;
+                if option == OPTION_GO {
                     return Ok(true);
                 }
             }
-            _ => reply(0x8000_0001, &[])?,
+            _ => reply_option(client, option, REPLY_UNSUPPORTED, &[])?,
         }
     }
 }
 
-fn number<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+/// Returns size and flags of the export.
+fn export_description(disk: &EmulatedDisk<impl Disk>) -> Vec<u8> {
+    let size = (disk.shape().sectors * SECTOR).to_be_bytes();
+    let mut flags = HAS_FLAGS | ROTATIONAL;
+    // To a drive without a cache a flush is nothing, and it does not ask for any.
+    if disk.has_cache() {
+        flags |= SEND_FLUSH | SEND_FUA;
+    }
+    [&size[..], &flags.to_be_bytes()].concat()
+}
+
+/// Sends one reply to an option.
+fn reply_option(client: &mut impl Write, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
+    let length = data.len() as u32;
+    let reply = [
+        &OPTION_REPLY.to_be_bytes()[..],
+        &option.to_be_bytes(),
+        &kind.to_be_bytes(),
+        &length.to_be_bytes(),
+        data,
+    ];
+    client.write_all(&reply.concat())
+}
+
+/// Reads `N` bytes.
+fn read_array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-fn foreign(what: &'static str) -> io::Error {
+fn protocol_error(what: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }

@@ -4,15 +4,15 @@
 //! 1. *Complete*: the bins hold all energy that was booked since the beginning, to the femtojoule,
 //!    each part in the bins of the time in which it was spent. What takes time is spent evenly over
 //!    it.
-//! 2. *Bounded*: there are never more than [`Series::BINS_MAX`] bins. When time goes beyond the
-//!    last, each two become one, and bins are twice as wide.
+//! 2. *Bounded*: there are never more than [`EnergySeries::BINS_MAX`] bins. When time goes beyond
+//!    the last, each two become one, and bins are twice as wide.
 //! 3. *Whole*: as microjoules they sum up to the total that they are given, which rounds by use,
 //!    not by time; each end of a bin is off by no more than that differs.
 
 #[cfg(test)]
 mod tests;
 
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Microwatts times nanoseconds: 10^-15 J.
 type Femtojoules = u128;
@@ -20,43 +20,45 @@ const PER_MICROJOULE: Femtojoules = 1_000_000_000;
 
 /// Joules over the time since a beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Series {
-    /// Until when everything is in the bins.
-    passed: Span,
-    width: Span,
+pub struct EnergySeries {
+    /// The time up to which everything is in the bins.
+    passed: TimeSpan,
+    width: TimeSpan,
     bins: Vec<Femtojoules>,
 }
 
-impl Default for Series {
+impl Default for EnergySeries {
     fn default() -> Self {
         Self {
-            passed: Span::ZERO,
-            width: Self::FIRST,
+            passed: TimeSpan::ZERO,
+            width: Self::FIRST_WIDTH,
             bins: Vec::with_capacity(Self::BINS_MAX),
         }
     }
 }
 
-impl Series {
-    /// Bins at most.
+impl EnergySeries {
+    /// The most bins.
     pub const BINS_MAX: usize = 64;
-    /// How wide bins are at first.
-    pub const FIRST: Span = Span::millis(1);
+    /// The width of bins at first.
+    pub const FIRST_WIDTH: TimeSpan = TimeSpan::from_millis(1);
 
-    /// How wide the bins are. The last ends with what has passed.
-    pub fn width(&self) -> Span {
+    /// Returns the width of the bins. The last ends with the time that has passed.
+    pub fn width(&self) -> TimeSpan {
         self.width
     }
 
-    /// How long it is.
-    pub fn passed(&self) -> Span {
+    /// Returns the length of the series.
+    pub fn passed(&self) -> TimeSpan {
         self.passed
     }
 
-    /// The joules of each bin, in the order of time; they sum up to `total`.
+    /// Returns the joules of each bin, in the order of time; they sum up to `total`.
     pub fn bins(&self, total: Energy) -> Vec<Energy> {
+        // Sums are rounded instead of bins, so that errors do not add up.
         let (mut sum, mut before) = (0, 0);
         let mut bins = Vec::with_capacity(self.bins.len());
+        debug_assert!(self.bins.len() <= Self::BINS_MAX);
         for (at, bin) in self.bins.iter().enumerate() {
             sum += bin;
             let rounded =
@@ -66,45 +68,51 @@ impl Series {
             } else {
                 rounded.min(total.get())
             };
-            bins.push(Energy::microjoules(until - before));
+            bins.push(Energy::from_microjoules(until - before));
             before = until;
         }
         bins
     }
 
     /// Books `time` at `power`, after all that was booked before.
-    pub(crate) fn draw(&mut self, power: Power, time: Span) {
+    pub(crate) fn add_power(&mut self, power: Power, time: TimeSpan) {
         let power = Femtojoules::from(power.get());
-        self.book(time, |part| power * Femtojoules::from(part.get()));
+        self.distribute(time, |part| power * Femtojoules::from(part.get()));
     }
 
     /// Books energy that is known as a whole, spent evenly over `time`.
-    pub(crate) fn pay(&mut self, time: Span, energy: Energy) {
+    pub(crate) fn add_energy(&mut self, time: TimeSpan, energy: Energy) {
         let all = Femtojoules::from(energy.get()) * PER_MICROJOULE;
         match Femtojoules::from(time.get()) {
-            0 => self.add(self.passed.get().saturating_sub(1) / self.width.get(), all),
-            whole => self.book(time, |part| all * Femtojoules::from(part.get()) / whole),
+            // Without time, the energy goes to the last moment that has passed.
+            0 => self.add_to_bin(self.passed.get().saturating_sub(1) / self.width.get(), all),
+            whole => self.distribute(time, |part| all * Femtojoules::from(part.get()) / whole),
         }
     }
 
-    /// `spent`: by so much of the time from its beginning.
-    fn book(&mut self, time: Span, spent: impl Fn(Span) -> Femtojoules) {
+    /// Puts energy into the bins of a time. `spent` returns the energy of so much of the time from
+    /// its beginning.
+    fn distribute(&mut self, time: TimeSpan, spent: impl Fn(TimeSpan) -> Femtojoules) {
+        // In nanoseconds, as the widths of bins are.
         let (from, until) = (self.passed.get(), (self.passed + time).get());
+        // Widened first: below, each bin is within the limit.
         while until.div_ceil(self.width.get()) > Self::BINS_MAX as u64 {
-            self.widen();
+            self.double_bin_width();
         }
         let (mut at, mut before) = (from, 0);
         while at < until {
             let bin = at / self.width.get();
             at = until.min((bin + 1).saturating_mul(self.width.get()));
-            let so_far = spent(Span::nanos(at - from));
-            self.add(bin, so_far - before);
+            // The difference of two sums, so that the bins together hold all of it.
+            let so_far = spent(TimeSpan::from_nanos(at - from));
+            self.add_to_bin(bin, so_far - before);
             before = so_far;
         }
-        self.passed = Span::nanos(until);
+        self.passed = TimeSpan::from_nanos(until);
+        debug_assert!(self.bins.len() <= Self::BINS_MAX);
     }
 
-    fn add(&mut self, bin: u64, energy: Femtojoules) {
+    fn add_to_bin(&mut self, bin: u64, energy: Femtojoules) {
         let bin = bin as usize;
         debug_assert!(bin < Self::BINS_MAX, "bin {bin} is beyond the last");
         if bin >= self.bins.len() {
@@ -113,8 +121,8 @@ impl Series {
         self.bins[bin] += energy;
     }
 
-    /// Each two bins become one.
-    fn widen(&mut self) {
+    /// Makes one bin of each two.
+    fn double_bin_width(&mut self) {
         for at in 0..self.bins.len().div_ceil(2) {
             self.bins[at] = self.bins[2 * at] + self.bins.get(2 * at + 1).copied().unwrap_or(0);
         }

@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
-use teal_emulator::log::{Kind, LogReader, LogWriter, Record};
-use teal_emulator::{EmulatedDisk, Pace, Setup, VirtualClock};
+use teal_emulator::log::{DiskEventKind, DiskLogRecord, LogReader, LogWriter};
+use teal_emulator::{EmulatedDisk, EmulationPace, EmulationSetup, VirtualClock};
 use teal_energy::Profile;
-use teal_energy::profile::Electronics;
+use teal_energy::profile::DriveElectronics;
 use teal_env::{Disk, MemDisk};
-use teal_types::{Bytes, Energy, Sector, Span};
+use teal_types::{Bytes, Energy, Sector, TimeSpan};
 
 // Table 3.1, in watts and seconds; 3300 KiB/s at 3600 turns per minute are 110 sectors on a track.
 const SEEK: (f64, f64) = (0.637, 0.012);
@@ -100,7 +100,7 @@ impl Second {
         self.rest(until);
     }
 
-    fn serve(&mut self, record: &Record) -> (f64, f64) {
+    fn serve(&mut self, record: &DiskLogRecord) -> (f64, f64) {
         self.alone(seconds(record.asked.get()));
         if self.asleep {
             self.asleep = false;
@@ -111,22 +111,22 @@ impl Second {
         self.spend(WAIT, OVERHEAD);
         let (at, count) = (record.at.get(), record.count);
         match record.kind {
-            Kind::Read if (at..at + count).all(|s| self.dirty.contains(&s)) => {}
-            Kind::Read => {
+            DiskEventKind::Read if (at..at + count).all(|s| self.dirty.contains(&s)) => {}
+            DiskEventKind::Read => {
                 if (at..at + count).any(|s| self.dirty.contains(&s)) {
                     while self.write_run() {}
                 }
                 self.surface(at, count, READ);
             }
-            Kind::Write if count > self.cache => {
+            DiskEventKind::Write if count > self.cache => {
                 self.dirty.retain(|s| !(at..at + count).contains(s));
                 self.surface(at, count, WRITE);
             }
-            Kind::Write => {
+            DiskEventKind::Write => {
                 while self.dirty.len() as u64 > self.cache - count && self.write_run() {}
                 self.dirty.extend(at..at + count);
             }
-            Kind::Flush => while self.write_run() {},
+            DiskEventKind::Flush => while self.write_run() {},
             kind => panic!("{kind:?}"),
         }
         self.busy = self.now;
@@ -152,22 +152,26 @@ impl Write for Shared {
 }
 
 /// A mixed stream with pauses on a disk with this cache, and its log.
-fn log(cache: u64, seed: u64) -> Vec<Record> {
-    let electronics = Electronics {
-        overhead: Span::micros(500),
+fn log(cache: u64, seed: u64) -> Vec<DiskLogRecord> {
+    let electronics = DriveElectronics {
+        overhead: TimeSpan::from_micros(500),
         interface: None,
         track_buffer: Bytes::default(),
         write_cache: Bytes::new(cache * 512),
     };
-    let setup = Setup::new(Profile::shipped("ibm-microdrive-1gb").unwrap(), 64 << 20).unwrap();
+    let setup = EmulationSetup::new(
+        Profile::find_shipped("ibm-microdrive-1gb").unwrap(),
+        64 << 20,
+    )
+    .unwrap();
     let setup = setup
         .with_electronics(electronics)
-        .with_spin_down(Some(Span::secs(2)));
+        .with_spin_down(Some(TimeSpan::from_secs(2)));
     let clock = VirtualClock::default();
-    let (pace, bytes) = (Pace::Virtual(clock.clone()), Shared::default());
+    let (pace, bytes) = (EmulationPace::Virtual(clock.clone()), Shared::default());
     let writer = LogWriter::new(
         bytes.clone(),
-        &EmulatedDisk::<MemDisk>::header(&setup, &pace),
+        &EmulatedDisk::<MemDisk>::log_header(&setup, &pace),
     )
     .unwrap();
     let disk = EmulatedDisk::new(
@@ -202,7 +206,7 @@ fn log(cache: u64, seed: u64) -> Vec<Record> {
                 .write_at(Sector::new(at), &[IoSlice::new(&data)])
                 .unwrap(),
             6 => disk.sync().unwrap(),
-            _ => clock.pass(Span::micros(random(4_000_000))),
+            _ => clock.advance_by(TimeSpan::from_micros(random(4_000_000))),
         }
     }
     drop(disk);
@@ -214,7 +218,7 @@ fn log(cache: u64, seed: u64) -> Vec<Record> {
 }
 
 /// The first record that the second computation does not confirm.
-fn disagreement(records: &[Record], cache: u64) -> Option<String> {
+fn disagreement(records: &[DiskLogRecord], cache: u64) -> Option<String> {
     let (now, joules, busy) = (0.0, 0.0, 0.0);
     let mut second = Second {
         now,
@@ -228,8 +232,8 @@ fn disagreement(records: &[Record], cache: u64) -> Option<String> {
     };
     let (mut served, mut slept, mut off_by_turns) = (0, 0, 0);
     for record in records {
-        if matches!(record.kind, Kind::Asleep | Kind::Awake) {
-            slept += u32::from(record.kind == Kind::Asleep);
+        if matches!(record.kind, DiskEventKind::Asleep | DiskEventKind::Awake) {
+            slept += u32::from(record.kind == DiskEventKind::Asleep);
             continue;
         }
         let (done, joules) = second.serve(record);
@@ -277,22 +281,22 @@ fn a_second_computation_of_the_log_agrees() {
 #[test]
 fn what_is_wrong_in_a_log_is_noticed() {
     let records = log(256, 2);
-    let wrong = |change: &dyn Fn(&mut Record)| {
+    let wrong = |change: &dyn Fn(&mut DiskLogRecord)| {
         let mut records = records.clone();
         let at = records
             .iter()
-            .rposition(|record| record.kind == Kind::Read)
+            .rposition(|record| record.kind == DiskEventKind::Read)
             .unwrap();
         change(&mut records[at]);
         disagreement(&records, 256).is_some()
     };
     assert!(wrong(
-        &|record| record.done = record.done + Span::micros(100)
+        &|record| record.done = record.done + TimeSpan::from_micros(100)
     ));
-    assert!(wrong(&|record| record.energy += Energy::millijoules(1)));
+    assert!(wrong(&|record| record.energy += Energy::from_millijoules(1)));
     assert!(wrong(&|record| record.at = record.at.plus(37)));
     let mut more = records.clone();
-    more.last_mut().unwrap().total += Energy::joules(1);
+    more.last_mut().unwrap().total += Energy::from_joules(1);
     assert!(disagreement(&more, 256).is_some(), "a joule of idle time");
 }
 

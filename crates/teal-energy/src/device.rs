@@ -1,14 +1,14 @@
-//! A device as the policies know it: its model, what it is for, how long its queue may wait, how
-//! often it may start.
+//! A device as the policies know it: its model, its use, and the limits of its queue and of its
+//! starts.
 //!
 //! # Guarantees
-//! 1. A [`Device`] is complete: whatever a policy or a simulation asks of it is there.
+//! 1. A [`DeviceModel`] is complete: whatever a policy or a simulation asks of it is there.
 
-use crate::power::{Missing, PowerModel};
-use crate::profile::{Kind, Profile, StateId};
+use crate::power::{MissingFigure, PowerModel};
+use crate::profile::{DeviceKind, Profile, StateId};
 use crate::quantity::Rate;
-use crate::service::{Direction, Job, ServiceModel};
-use teal_types::Span;
+use crate::service::{Job, ServiceModel, TransferDirection};
+use teal_types::TimeSpan;
 
 /// Most devices of one machine.
 pub const DEVICES_MAX: usize = 16;
@@ -18,14 +18,14 @@ pub const DEVICES_MAX: usize = 16;
 pub struct DeviceId(u8);
 
 impl DeviceId {
-    /// The device at this place; `None` beyond [`DEVICES_MAX`].
+    /// Makes the number of the device at this place; `None` beyond [`DEVICES_MAX`].
     pub fn new(index: usize) -> Option<Self> {
         u8::try_from(index)
             .ok()
             .filter(|_| index < DEVICES_MAX)
             .map(Self)
     }
-    /// Its place in the list of devices.
+    /// Returns the place in the list of devices.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -38,43 +38,43 @@ pub struct DeviceSet(u16);
 impl DeviceSet {
     /// No device.
     pub const EMPTY: Self = Self(0);
-    /// With one more.
+    /// Returns the set with one more device.
     #[must_use]
-    pub const fn with(self, device: DeviceId) -> Self {
+    pub const fn with_device(self, device: DeviceId) -> Self {
         Self(self.0 | 1 << device.0)
     }
-    /// Without one.
+    /// Returns the set without one device.
     #[must_use]
-    pub const fn without(self, device: DeviceId) -> Self {
+    pub const fn without_device(self, device: DeviceId) -> Self {
         Self(self.0 & !(1 << device.0))
     }
     /// Returns whether a device is in it.
-    pub const fn has(self, device: DeviceId) -> bool {
+    pub const fn contains(self, device: DeviceId) -> bool {
         self.0 & 1 << device.0 != 0
     }
     /// Returns whether no device is in it.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
-    /// The devices, in order.
+    /// Returns the devices of the set in the order of their numbers.
     pub fn iter(self) -> impl Iterator<Item = DeviceId> {
         (0..16)
             .map(DeviceId)
-            .filter(move |device| self.has(*device))
+            .filter(move |device| self.contains(*device))
     }
 }
 
 impl FromIterator<DeviceId> for DeviceSet {
     fn from_iter<I: IntoIterator<Item = DeviceId>>(devices: I) -> Self {
-        devices.into_iter().fold(Self::EMPTY, Self::with)
+        devices.into_iter().fold(Self::EMPTY, Self::with_device)
     }
 }
 
-/// How long changes may wait for a device.
+/// The limits on how long changes may wait for a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
     /// The oldest change is flushed at this age, whatever a policy says.
-    pub age: Span,
+    pub age: TimeSpan,
     /// A queue of so many bytes is flushed, whatever a policy says.
     pub bytes: u64,
 }
@@ -82,58 +82,60 @@ pub struct QueueLimits {
 impl QueueLimits {
     /// The window of BlueFS (4.3.1): 30 s.
     pub const BLUEFS: Self = Self {
-        age: Span::secs(30),
+        age: TimeSpan::from_secs(30),
         bytes: 15 << 20,
     };
     /// A sleeping disk behind a home log: a day.
     pub const SLEEPING_DISK: Self = Self {
-        age: Span::hours(24),
+        age: TimeSpan::from_hours(24),
         bytes: 1 << 30,
     };
 }
 
-/// How often a device may start.
+/// The limits on how often a device may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Starts that may come at once.
     pub burst: u32,
-    /// One more after each such time.
-    pub each: Span,
+    /// The time after which one more start is allowed.
+    pub each: TimeSpan,
 }
 
 /// One device.
 #[derive(Debug, Clone)]
-pub struct Device {
+pub struct DeviceModel {
     /// Name of the profile.
     pub name: String,
-    /// What it is.
-    pub kind: Kind,
+    /// The kind of the device.
+    pub kind: DeviceKind,
     /// Its power states.
     pub power: PowerModel,
-    /// How it serves.
+    /// The model of its service, state by state.
     pub service: ServiceModel,
-    /// How long changes may wait for it; `None`: it takes no changes.
+    /// The limits of its queue; `None` if it takes no changes.
     pub queue: Option<QueueLimits>,
-    /// Whether each object of a burst has its own place on it (a directory tree), or all of them
-    /// one (a log).
+    /// Is true if each object of a burst has a place of its own (a directory tree), and false if
+    /// all of them have one (a log).
     pub is_scattered: bool,
-    /// How often it may start; `None`: no limit.
+    /// The limits on its starts; `None` if it may start as often as it is told.
     pub budget: Option<BudgetLimits>,
 }
 
-impl Device {
-    /// The device of a profile, which takes no changes and starts as often as its rating allows.
+impl DeviceModel {
+    /// Makes the device of a profile, which takes no changes and starts as often as its rating
+    /// allows.
     ///
     /// # Errors
-    /// [`Missing`] figures.
-    pub fn new(profile: &Profile) -> Result<Self, Missing> {
+    /// [`MissingFigure`] figures.
+    pub fn new(profile: &Profile) -> Result<Self, MissingFigure> {
         let power = PowerModel::new(profile)?;
         let service = ServiceModel::new(profile, &power)?;
+        // The rating spread over the promised life gives the time for one start.
         let budget = profile.rating.map(|rating| BudgetLimits {
             burst: BURST,
-            each: Span::nanos(rating.life.get() / u64::from(rating.cycles)),
+            each: TimeSpan::from_nanos(rating.life.get() / u64::from(rating.cycles)),
         });
-        let is_scattered = profile.kind == Kind::Disk;
+        let is_scattered = profile.kind == DeviceKind::Disk;
         Ok(Self {
             name: profile.name.clone(),
             kind: profile.kind,
@@ -145,30 +147,36 @@ impl Device {
         })
     }
 
-    /// With changes that may wait so long.
+    /// Makes it a device that takes changes, which may wait within `limits`.
     #[must_use]
-    pub fn queueing(mut self, limits: QueueLimits) -> Self {
+    pub fn with_queue(mut self, limits: QueueLimits) -> Self {
         self.queue = Some(limits);
         self
     }
 
-    /// The job of reading.
-    pub fn read(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Job> {
+    /// Returns the job of reading; `None` if the device does not serve in `state`.
+    pub fn read_job(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Job> {
         self.service
-            .job(state, Direction::Read, bytes, is_continued)
+            .job_for(state, TransferDirection::Read, bytes, is_continued)
     }
 
-    /// The job of a burst of changes.
-    pub fn flush(&self, state: StateId, bytes: u64, objects: u64) -> Option<Job> {
+    /// Returns the job of a burst of changes; `None` if the device does not serve in `state`.
+    pub fn flush_job(&self, state: StateId, bytes: u64, objects: u64) -> Option<Job> {
+        // Every place costs an access of its own; a log has one place for the whole burst.
         let places = if self.is_scattered { objects.max(1) } else { 1 };
-        let first = self.service.job(state, Direction::Write, bytes, false)?;
-        let more = self.service.job(state, Direction::Write, 0, false)?;
+        let first = self
+            .service
+            .job_for(state, TransferDirection::Write, bytes, false)?;
+        let more = self
+            .service
+            .job_for(state, TransferDirection::Write, 0, false)?;
         Some(first.with_repeated(&more, places - 1))
     }
 
-    /// How long such bursts take, without the job; `None` where it does not serve.
+    /// Returns the time that bursts take, without their job; `None` if the device does not serve in
+    /// `state`.
     pub fn burst_time(&self, state: StateId) -> Option<BurstTime> {
-        let (place, rate) = self.service.first(state, Direction::Write)?;
+        let (place, rate) = self.service.first_bytes(state, TransferDirection::Write)?;
         Some(BurstTime {
             place,
             rate,
@@ -177,20 +185,20 @@ impl Device {
     }
 }
 
-/// How long bursts take in one state.
+/// The time that bursts take in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BurstTime {
-    /// For each place that is written.
-    place: Span,
+    /// The time for each place that is written.
+    place: TimeSpan,
     rate: Rate,
     is_scattered: bool,
 }
 
 impl BurstTime {
-    /// The time of [`Device::flush`].
-    pub fn of(&self, bytes: u64, objects: u64) -> Span {
+    /// Returns the time of [`DeviceModel::flush_job`].
+    pub fn time_of(&self, bytes: u64, objects: u64) -> TimeSpan {
         let places = if self.is_scattered { objects.max(1) } else { 1 };
-        self.place * places + self.rate.span(bytes)
+        self.place * places + self.rate.transfer_time(bytes)
     }
 }
 
@@ -208,11 +216,11 @@ mod tests {
             let mut compared = 0;
             for name in Profile::shipped_names() {
                 // A machine serves nothing by itself.
-                let Ok(device) = Device::new(&Profile::shipped(name).unwrap()) else { continue };
-                let device = Device { is_scattered, ..device };
-                for state in device.power.ids() {
-                    let time = device.burst_time(state).map(|time| time.of(bytes, objects));
-                    prop_assert_eq!(time, device.flush(state, bytes, objects).map(|job| job.time()), "{} {:?}", name, state);
+                let Ok(device) = DeviceModel::new(&Profile::find_shipped(name).unwrap()) else { continue };
+                let device = DeviceModel { is_scattered, ..device };
+                for state in device.power.state_ids() {
+                    let time = device.burst_time(state).map(|time| time.time_of(bytes, objects));
+                    prop_assert_eq!(time, device.flush_job(state, bytes, objects).map(|job| job.total_time()), "{} {:?}", name, state);
                     compared += usize::from(time.is_some());
                 }
             }

@@ -9,21 +9,21 @@
 
 use crate::profile::StateId;
 use std::collections::BTreeMap;
-use teal_types::{BLOCK, Span};
+use teal_types::{BLOCK, TimeSpan};
 
 /// Weight of a new measurement of a network device, in thousandths.
-pub const NETWORK: Weight = Weight(100);
+pub const NETWORK: MeasurementWeight = MeasurementWeight(100);
 /// Weight of a new measurement of a local device, in thousandths.
-pub const LOCAL: Weight = Weight(10);
+pub const LOCAL: MeasurementWeight = MeasurementWeight(10);
 
 /// Weight of a new measurement, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Weight(u16);
+pub struct MeasurementWeight(u16);
 
-impl Weight {
-    /// The weight of measurement `n`, from 1, of something that nobody knows yet: the first ones
-    /// count alike, until this weight is more.
-    pub fn settling(self, n: u32) -> Self {
+impl MeasurementWeight {
+    /// Returns the weight of measurement number `n`, counted from 1. The first measurements count
+    /// alike, until this weight is more than their share.
+    pub fn early_weight(self, n: u32) -> Self {
         Self(self.0.max((1000 / n.max(1)) as u16))
     }
 }
@@ -32,14 +32,17 @@ const FRACTION: u32 = 16;
 /// Longest measurement, a day: with it nothing overflows.
 const LONGEST: u64 = 86_400_000_000_000;
 
-/// `new = a * measured + (1 - a) * old`; the first measurement stands alone.
+/// An exponentially weighted moving average: `new = a * measured + (1 - a) * old`. The first
+/// measurement stands alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Average(Option<u64>);
+pub struct MovingAverage(Option<u64>);
 
-impl Average {
-    /// Takes in a measurement.
-    pub fn update(&mut self, weight: Weight, measured: Span) {
+impl MovingAverage {
+    /// Adds a measurement.
+    pub fn add_measurement(&mut self, weight: MeasurementWeight, measured: TimeSpan) {
+        // Times longer than a day are clipped, so that the fixed point does not overflow.
         let new = measured.get().min(LONGEST) << FRACTION;
+        // A weight above 1 would make the average jump beyond the measurement.
         let weight = u128::from(weight.0.min(1000));
         let mixed =
             |old: u64| (weight * u128::from(new) + (1000 - weight) * u128::from(old)) / 1000;
@@ -49,72 +52,86 @@ impl Average {
         );
     }
 
-    /// The estimate, once there was a measurement.
-    pub fn get(self) -> Option<Span> {
-        self.0.map(|scaled| Span::nanos(scaled >> FRACTION))
+    /// Returns the estimate; `None` before the first measurement.
+    pub fn get(self) -> Option<TimeSpan> {
+        self.0
+            .map(|scaled| TimeSpan::from_nanos(scaled >> FRACTION))
     }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct InState {
-    first: Average,
-    block: Average,
+struct StateEstimates {
+    first: MovingAverage,
+    block: MovingAverage,
 }
 
-/// What is known of one device's access times.
+/// Estimates one device's access times from those that were measured.
 #[derive(Debug, Clone)]
 pub struct Estimator {
-    weight: Weight,
-    states: BTreeMap<StateId, InState>,
+    weight: MeasurementWeight,
+    states: BTreeMap<StateId, StateEstimates>,
 }
 
-fn blocks(bytes: u64) -> u64 {
+fn block_count(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK).max(1)
 }
 
 impl Estimator {
-    /// Nothing is known yet.
-    pub fn new(weight: Weight) -> Self {
+    /// Makes an estimator without measurements.
+    pub fn new(weight: MeasurementWeight) -> Self {
         Self {
             weight,
             states: BTreeMap::new(),
         }
     }
 
-    /// Takes in that `bytes` took `time` in `state`; a continued access follows the last one
-    /// without a gap.
-    pub fn update(&mut self, state: StateId, bytes: u64, is_continued: bool, time: Span) {
+    /// Adds the measurement that `bytes` took `time` in `state`. A continued access follows the
+    /// last one without a gap.
+    pub fn add_measurement(
+        &mut self,
+        state: StateId,
+        bytes: u64,
+        is_continued: bool,
+        time: TimeSpan,
+    ) {
         let known = self.states.entry(state).or_default();
-        let blocks = blocks(bytes);
+        let blocks = block_count(bytes);
+        // A continued access has no first block: all of its time belongs to the blocks.
         if is_continued {
             known
                 .block
-                .update(self.weight, Span::nanos(time.get() / blocks));
+                .add_measurement(self.weight, TimeSpan::from_nanos(time.get() / blocks));
         } else if blocks == 1 {
-            known.first.update(self.weight, time);
+            // A single block measures the time of a first block alone.
+            known.first.add_measurement(self.weight, time);
         } else {
+            // The time of several blocks is split: the following ones take their known time, and
+            // the rest of it belongs to the first.
             let rest = known
                 .block
                 .get()
-                .unwrap_or(Span::nanos(time.get() / (blocks + 1)));
+                .unwrap_or(TimeSpan::from_nanos(time.get() / (blocks + 1)));
             known
                 .first
-                .update(self.weight, time.less(rest * (blocks - 1)));
+                .add_measurement(self.weight, time.saturating_sub(rest * (blocks - 1)));
+            // Until a continued access has been measured, this split is the only knowledge of a
+            // block.
             if known.block.get().is_none() {
-                known.block.update(self.weight, rest);
+                known.block.add_measurement(self.weight, rest);
             }
         }
     }
 
-    /// How long `bytes` will take in `state`; `None` while nothing was measured there.
-    pub fn predict(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<Span> {
+    /// Predicts the time that `bytes` will take in `state`; `None` while nothing was measured
+    /// there.
+    pub fn predict_time(&self, state: StateId, bytes: u64, is_continued: bool) -> Option<TimeSpan> {
         let known = self.states.get(&state)?;
-        let blocks = blocks(bytes);
+        let blocks = block_count(bytes);
         if is_continued {
             return known.block.get().map(|block| block * blocks);
         }
         let first = known.first.get()?;
-        Some(first + known.block.get().unwrap_or(Span::ZERO) * (blocks - 1))
+        Some(first + known.block.get().unwrap_or(TimeSpan::ZERO) * (blocks - 1))
     }
 }
 
@@ -126,9 +143,9 @@ mod tests {
     #[test]
     fn a_network_follows_in_tens_of_measurements_and_a_disk_in_hundreds() {
         let after = |weight, n| {
-            let mut average = Average::default();
-            average.update(weight, Span::millis(10));
-            (0..n).for_each(|_| average.update(weight, Span::millis(110)));
+            let mut average = MovingAverage::default();
+            average.add_measurement(weight, TimeSpan::from_millis(10));
+            (0..n).for_each(|_| average.add_measurement(weight, TimeSpan::from_millis(110)));
             average.get().unwrap().get() / 1_000_000
         };
         assert_eq!(
@@ -146,29 +163,29 @@ mod tests {
     fn states_and_first_blocks_are_apart() {
         let mut estimator = Estimator::new(LOCAL);
         let (idle, standby) = (StateId(0), StateId(1));
-        estimator.update(idle, 4096, false, Span::millis(20));
-        estimator.update(idle, 8192, true, Span::millis(2));
-        estimator.update(standby, 4096, false, Span::millis(820));
+        estimator.add_measurement(idle, 4096, false, TimeSpan::from_millis(20));
+        estimator.add_measurement(idle, 8192, true, TimeSpan::from_millis(2));
+        estimator.add_measurement(standby, 4096, false, TimeSpan::from_millis(820));
         assert_eq!(
-            estimator.predict(idle, 3 * 4096, false),
-            Some(Span::millis(22))
+            estimator.predict_time(idle, 3 * 4096, false),
+            Some(TimeSpan::from_millis(22))
         );
         assert_eq!(
-            estimator.predict(idle, 3 * 4096, true),
-            Some(Span::millis(3))
+            estimator.predict_time(idle, 3 * 4096, true),
+            Some(TimeSpan::from_millis(3))
         );
         assert_eq!(
-            estimator.predict(standby, 1, false),
-            Some(Span::millis(820))
+            estimator.predict_time(standby, 1, false),
+            Some(TimeSpan::from_millis(820))
         );
-        assert_eq!(estimator.predict(StateId(2), 1, false), None);
+        assert_eq!(estimator.predict_time(StateId(2), 1, false), None);
     }
 
     proptest! {
         #[test]
         fn an_estimate_lies_between_its_measurements(spans in prop::collection::vec(0_u64..u64::MAX, 1..50), weight in 0_u16..1001) {
-            let mut average = Average::default();
-            spans.iter().for_each(|span| average.update(Weight(weight), Span::nanos(*span)));
+            let mut average = MovingAverage::default();
+            spans.iter().for_each(|span| average.add_measurement(MeasurementWeight(weight), TimeSpan::from_nanos(*span)));
             let clipped = spans.iter().map(|span| (*span).min(LONGEST));
             let estimate = average.get().expect("measured").get();
             // The fraction is cut off below.

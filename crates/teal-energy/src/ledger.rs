@@ -1,4 +1,4 @@
-//! Where a device's energy went: time and energy by what it was used for.
+//! The account of a device's time and energy, by what they were used for.
 //!
 //! # Guarantees
 //! 1. *Additive*: the total is the sum of the entries, to the microjoule; time too.
@@ -7,15 +7,15 @@
 
 use crate::profile::StateId;
 use std::collections::BTreeMap;
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Microwatts times nanoseconds: 10^-15 J.
 pub(crate) type Femtojoules = u128;
 const PER_MICROJOULE: u128 = 1_000_000_000;
 
-/// What a device does while it serves.
+/// A phase of a device's work while it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum WorkPhase {
     /// Takes in a command, or waits for an answer.
     Latency,
     /// Moves the arm.
@@ -26,118 +26,130 @@ pub enum Phase {
     Read,
     /// Writes.
     Write,
-    /// Reads on into the track buffer, unasked.
+    /// Reads on into the track buffer without a request.
     ReadAhead,
 }
 
-/// What energy is used for.
+/// The use that energy is booked under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Use {
+pub enum EnergyUse {
     /// Resting in a state.
     Rest(StateId),
     /// Going from one state to another.
     Move(StateId, StateId),
     /// Serving.
-    Work(Phase),
+    Work(WorkPhase),
 }
 
-impl Use {
-    /// In words; `state` names a state.
-    pub fn name<'s>(self, state: impl Fn(StateId) -> &'s str) -> String {
+impl EnergyUse {
+    /// Returns the use in words; `state` returns the name of a state.
+    pub fn describe_use<'s>(self, state: impl Fn(StateId) -> &'s str) -> String {
         let phase = match self {
             Self::Rest(at) => return state(at).to_owned(),
             Self::Move(from, to) => return format!("{} to {}", state(from), state(to)),
             Self::Work(phase) => phase,
         };
         match phase {
-            Phase::Latency => "commands",
-            Phase::Seek => "seek",
-            Phase::Rotate => "rotate",
-            Phase::Read => "read",
-            Phase::Write => "write",
-            Phase::ReadAhead => "read ahead",
+            WorkPhase::Latency => "commands",
+            WorkPhase::Seek => "seek",
+            WorkPhase::Rotate => "rotate",
+            WorkPhase::Read => "read",
+            WorkPhase::Write => "write",
+            WorkPhase::ReadAhead => "read ahead",
         }
         .to_owned()
     }
 }
 
-/// One entry.
+/// One entry: how much of a device's time and energy one use took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Entry {
-    /// How often: visits, transitions, pieces of work.
+pub struct LedgerEntry {
+    /// The number of visits, transitions or pieces of work.
     pub count: u64,
-    /// For how long in all.
-    pub time: Span,
+    /// The time of all of them together.
+    pub time: TimeSpan,
     femtojoules: Femtojoules,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Returns what it cost, rounded to the nearest microjoule.
     pub fn energy(&self) -> Energy {
+        // Half a microjoule is added first, so that the division rounds to the nearest.
         let microjoules = (self.femtojoules + PER_MICROJOULE / 2) / PER_MICROJOULE;
-        Energy::microjoules(u64::try_from(microjoules).unwrap_or(u64::MAX))
+        Energy::from_microjoules(u64::try_from(microjoules).unwrap_or(u64::MAX))
     }
 }
 
 /// The account of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ledger {
-    entries: BTreeMap<Use, Entry>,
+pub struct EnergyLedger {
+    entries: BTreeMap<EnergyUse, LedgerEntry>,
 }
 
-pub(crate) fn femtojoules(power: Power, time: Span) -> Femtojoules {
+pub(crate) fn power_over_time(power: Power, time: TimeSpan) -> Femtojoules {
     u128::from(power.get()) * u128::from(time.get())
 }
 
-pub(crate) fn of_energy(energy: Energy) -> Femtojoules {
+pub(crate) fn exact_energy(energy: Energy) -> Femtojoules {
     u128::from(energy.get()) * PER_MICROJOULE
 }
 
-impl Ledger {
+impl EnergyLedger {
     /// Books `time` at `power`.
-    pub fn draw(&mut self, used: Use, power: Power, time: Span) {
-        self.book(used, 1, time, femtojoules(power, time));
+    pub fn book_power(&mut self, used: EnergyUse, power: Power, time: TimeSpan) {
+        self.book(used, 1, time, power_over_time(power, time));
     }
 
     /// Books energy that is known as a whole, such as that of a transition.
-    pub fn pay(&mut self, used: Use, time: Span, energy: Energy) {
-        self.book(used, 1, time, of_energy(energy));
+    pub fn book_energy(&mut self, used: EnergyUse, time: TimeSpan, energy: Energy) {
+        self.book(used, 1, time, exact_energy(energy));
     }
 
-    /// More of what was booked last: no new visit.
-    pub fn draw_on(&mut self, used: Use, power: Power, time: Span) {
-        self.book(used, 0, time, femtojoules(power, time));
+    /// Books more time of a visit that is booked already, without counting another one.
+    pub fn extend_power(&mut self, used: EnergyUse, power: Power, time: TimeSpan) {
+        self.book(used, 0, time, power_over_time(power, time));
     }
 
-    pub(crate) fn book(&mut self, used: Use, count: u64, time: Span, femtojoules: Femtojoules) {
+    pub(crate) fn book(
+        &mut self,
+        used: EnergyUse,
+        count: u64,
+        time: TimeSpan,
+        femtojoules: Femtojoules,
+    ) {
+        debug_assert!(
+            count > 0 || self.entries.contains_key(&used),
+            "more of a use follows the first of it"
+        );
         let entry = self.entries.entry(used).or_default();
         entry.count += count;
         entry.time += time;
         entry.femtojoules += femtojoules;
     }
 
-    /// The entries, in a fixed order.
-    pub fn entries(&self) -> impl Iterator<Item = (Use, Entry)> {
+    /// Returns the entries in a fixed order.
+    pub fn entries(&self) -> impl Iterator<Item = (EnergyUse, LedgerEntry)> {
         self.entries.iter().map(|(used, entry)| (*used, *entry))
     }
 
-    /// One entry; empty if nothing was booked.
-    pub fn entry(&self, used: Use) -> Entry {
+    /// Returns one entry; an empty one if nothing was booked.
+    pub fn entry(&self, used: EnergyUse) -> LedgerEntry {
         self.entries.get(&used).copied().unwrap_or_default()
     }
 
-    /// All energy: the sum of the entries.
-    pub fn total(&self) -> Energy {
-        self.entries.values().map(Entry::energy).sum()
+    /// Returns the energy of all entries.
+    pub fn total_energy(&self) -> Energy {
+        self.entries.values().map(LedgerEntry::energy).sum()
     }
 
-    /// All time: the sum of the entries.
-    pub fn time(&self) -> Span {
+    /// Returns the time of all entries.
+    pub fn total_time(&self) -> TimeSpan {
         self.entries.values().map(|entry| entry.time).sum()
     }
 
     /// Adds another account, entry by entry.
     pub fn add(&mut self, other: &Self) {
+        // Femtojoules are added, not rounded microjoules: the sum stays exact.
         for (used, entry) in other.entries() {
             self.book(used, entry.count, entry.time, entry.femtojoules);
         }
@@ -150,17 +162,22 @@ mod tests {
 
     #[test]
     fn a_million_short_uses_cost_what_one_long_one_costs() {
-        let (mut short, mut long) = (Ledger::default(), Ledger::default());
-        let used = Use::Work(Phase::Read);
-        (0..1_000_000).for_each(|_| short.draw(used, Power::milliwatts(627), Span::nanos(7)));
-        long.draw(used, Power::milliwatts(627), Span::millis(7));
-        assert_eq!((short.total(), short.time()), (long.total(), long.time()));
-        assert_eq!(long.total(), Energy::microjoules(4389));
+        let (mut short, mut long) = (EnergyLedger::default(), EnergyLedger::default());
+        let used = EnergyUse::Work(WorkPhase::Read);
+        (0..1_000_000).for_each(|_| {
+            short.book_power(used, Power::from_milliwatts(627), TimeSpan::from_nanos(7))
+        });
+        long.book_power(used, Power::from_milliwatts(627), TimeSpan::from_millis(7));
+        assert_eq!(
+            (short.total_energy(), short.total_time()),
+            (long.total_energy(), long.total_time())
+        );
+        assert_eq!(long.total_energy(), Energy::from_microjoules(4389));
         assert_eq!(
             (short.entry(used).count, long.entry(used).count),
             (1_000_000, 1)
         );
         short.add(&long);
-        assert_eq!(short.total(), Energy::microjoules(2 * 4389));
+        assert_eq!(short.total_energy(), Energy::from_microjoules(2 * 4389));
     }
 }

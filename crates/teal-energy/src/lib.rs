@@ -1,4 +1,5 @@
-//! Joules: what devices need, what to do about it, and how little would have been enough.
+//! Energy of storage devices: models of what they need, policies that save it, and the least that
+//! would have been enough.
 //!
 //! Device [profiles](profile) with a source for every figure, disk mechanics, power-state machines,
 //! the policies that decide which device is read and when devices are flushed, woken and put to

@@ -1,28 +1,28 @@
-//! The clairvoyant bound: how little energy any policy could have spent on a trace, had it known
-//! all of it beforehand.
+//! The clairvoyant bound: the least energy that any policy could have spent on a trace, had it
+//! known all of it beforehand.
 //!
 //! # Guarantees
 //! 1. *Bound*: no policy that the [simulator](crate::sim) runs at the open pace spends less (up to
 //!    rounding, half a microjoule for each line of an account), and no schedule with foresight
 //!    does.
-//! 2. *Exact* for the problem as it is put below: [`least`] is its optimum, found by dynamic
-//!    programming.
-//! 3. *Proven at any length*: [`bound`] is below that optimum at any prices, since both put the
-//!    same problem to each device.
+//! 2. *Exact* for the problem as it is put below: [`exact_optimum`] is its optimum, found by
+//!    dynamic programming.
+//! 3. *Proven at any length*: [`lagrangian_bound`] is below that optimum at any prices, since both
+//!    put the same problem to each device.
 //!
 //! # The problem
-//! The same reads with the same copies, the same changes with the same greatest age, the same final
-//! writing of everything, the same budget. A device works, moves and rests in turn, each taking its
-//! time; the machine draws its power while somebody waits. What is read is on the devices that the
-//! trace says: nothing is fetched before somebody asked for it. What the simulator does not allow
-//! is allowed here, each time in favour of the bound:
+//! The problem has the simulator's reads with their copies, its changes with their greatest age,
+//! its final writing of everything, and its budget. A device works, moves and rests in turn, and
+//! each takes its time; the machine draws its power while a program waits. The trace says which
+//! devices hold the data of a read: nothing is fetched before a program asked for it. Some things
+//! that the simulator forbids are allowed here, each time in favour of the bound:
 //! - a change may be written later than its age by as much as the runs that are compared wrote one
-//!   ([`lateness`]): a limit orders a burst, and the device may be asleep or busy then. What is
-//!   longer late is no run that the bound speaks of;
-//! - reads of an object that follow each other in the trace cost no seek, whoever served those
-//!   before;
-//! - nobody waits for a burst, and of changes of an object only what no other one replaces in time
-//!   is written;
+//!   ([`longest_lateness`]): a limit orders a burst, and the device may be asleep or busy then. The
+//!   bound does not hold for a run that is later than that;
+//! - reads of an object that follow each other in the trace cost no seek, even if other devices
+//!   served the reads before;
+//! - no read waits for a burst, and a change is not written if another change of the object
+//!   replaces it in time;
 //! - a stop between two points may take a token that comes until the second, and counts from the
 //!   first on;
 //! - a state that serves is charged no more rest than a slower one makes others wait for
@@ -31,13 +31,14 @@
 //!
 //! # The method
 //! Devices then touch each other only through two kinds of constraints: each read is served by
-//! exactly one device, and a device takes no more start tokens than there are. [`bound`] is the
-//! *Lagrangian relaxation* of these (Geoffrion, 1974; Fisher, 1981): each constraint is replaced by
-//! a *dual price*, after which every device has a *subproblem* of its own, solved by dynamic
-//! programming. The value at any prices is a lower bound. The prices climb along a *subgradient*,
-//! which says how many more devices want a read than may serve it (Held, Wolfe and Crowder, 1974),
-//! in steps of the length that Rprop gives (Riedmiller and Braun, 1993). The [`Plan`] of a bound is
-//! a schedule that keeps all constraints: the optimum lies between the bound and its cost.
+//! exactly one device, and a device takes no more start tokens than there are. [`lagrangian_bound`]
+//! is the *Lagrangian relaxation* of these (Geoffrion, 1974; Fisher, 1981): each constraint is
+//! replaced by a *dual price*, after which every device has a *subproblem* of its own, solved by
+//! dynamic programming. The value at any prices is a lower bound. The prices climb along a
+//! *subgradient*, which says how many more devices want a read than may serve it (Held, Wolfe and
+//! Crowder, 1974), in steps of the length that Rprop gives (Riedmiller and Braun, 1993). The
+//! [`ClairvoyantPlan`] of a bound is a schedule that keeps all constraints: the optimum lies
+//! between the bound and its cost.
 
 mod action_history;
 mod beam;
@@ -52,7 +53,7 @@ mod subproblem;
 #[cfg(test)]
 mod tests;
 
-pub use dual_prices::{Tightened, bound};
-pub use joint::least;
-pub use plan::{Clairvoyant, Plan};
-pub use problem::{Problem, Unsolvable, lateness};
+pub use dual_prices::{DualBound, lagrangian_bound};
+pub use joint::exact_optimum;
+pub use plan::{Clairvoyant, ClairvoyantPlan};
+pub use problem::{SchedulingProblem, Unsolvable, longest_lateness};

@@ -1,15 +1,17 @@
-//! Policies: which device to read, and when to flush, wake and put to sleep.
+//! Policies decide which device serves a read, and when devices are flushed, woken and put to
+//! sleep.
 //!
 //! # Guarantees
-//! 1. A policy is told everything and touches nothing: it sees a [`View`] and answers with a device
-//!    or with [`Action`]s.
+//! 1. A policy is told everything and touches nothing: it sees a [`MachineView`] and answers with a
+//!    device or with [`PolicyAction`]s.
 //! 2. The same views in the same order give the same answers. No policy looks at a clock, and none
 //!    draws lots.
-//! 3. Whoever runs a policy (the daemon, the [simulator](crate::sim)) keeps the hard limits: the
+//! 3. The caller of a policy (the daemon, the [simulator](crate::sim)) keeps the hard limits: the
 //!    age and size of queues, and the budget of starts. A policy may be bad; it cannot lose data or
 //!    wear out a disk.
 
 pub mod always_on;
+pub mod awake_value;
 pub mod bluefs;
 pub mod budget;
 pub mod choice;
@@ -22,35 +24,34 @@ pub mod teal;
 #[cfg(test)]
 mod tests;
 pub mod timeout;
-pub mod worth;
 
-use crate::device::{Device, DeviceId, DeviceSet};
-use crate::power::Place;
+use crate::device::{DeviceId, DeviceModel, DeviceSet};
+use crate::power::DeviceActivity;
 use crate::profile::StateId;
-pub use flush::Trigger;
-use teal_types::{Power, Span, Time};
+pub use flush::FlushTrigger;
+use teal_types::{Power, Time, TimeSpan};
 
-/// Where the machine's power comes from.
+/// The source of the machine's power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Supply {
+pub enum PowerSupply {
     /// Every joule counts (scherlfs 4.1.5).
     Battery,
     /// Energy is there; time and wear count more.
     Powered,
 }
 
-/// What happens besides reading and writing.
+/// An event besides reading and writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
+pub enum MachineSignal {
     /// The supply has changed.
-    Supply(Supply),
-    /// Somebody is there, or has gone.
+    Supply(PowerSupply),
+    /// A user is at the machine (`true`), or has gone.
     Presence(bool),
     /// The machine is about to be shut down or suspended.
     Shutdown,
     /// Memory is short.
     MemoryPressure,
-    /// Somebody asked for everything to be written everywhere.
+    /// A user asked for everything to be written everywhere.
     Sync,
 }
 
@@ -58,18 +59,18 @@ pub enum Signal {
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceView<'a> {
     /// Its model.
-    pub device: &'a Device,
-    /// What it does.
-    pub place: Place,
+    pub device: &'a DeviceModel,
+    /// Its activity.
+    pub activity: DeviceActivity,
     /// Bytes in its queue.
     pub queued: u64,
     /// Since when the oldest of them waits.
     pub oldest: Option<Time>,
-    /// Whether work waits for it.
+    /// Is true if work waits for it.
     pub is_wanted: bool,
     /// When it last finished something that was asked of it.
     pub last_used: Time,
-    /// Whether the budget allows one more stop and start.
+    /// Is true if the budget allows one more stop and start.
     pub may_stop: bool,
     /// Stops and starts that it allows now.
     pub tokens: u64,
@@ -77,58 +78,61 @@ pub struct DeviceView<'a> {
 
 /// Everything as it is now.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct MachineView<'a> {
     /// Monotonic time.
     pub now: Time,
     /// Time since midnight.
-    pub time_of_day: Span,
+    pub time_of_day: TimeSpan,
     /// The devices.
     pub devices: &'a [DeviceView<'a>],
-    /// What the machine draws while somebody waits.
+    /// The power that the machine draws while a program waits.
     pub base: Power,
-    /// Where its power comes from.
-    pub supply: Supply,
-    /// Whether somebody is there who hears a disk start.
-    pub is_someone_there: bool,
+    /// The source of its power.
+    pub supply: PowerSupply,
+    /// Is true if a user is there, who hears a disk start.
+    pub is_user_present: bool,
 }
 
-impl<'a> View<'a> {
-    /// All devices with their numbers.
-    pub fn each(&self) -> impl Iterator<Item = (DeviceId, &'a DeviceView<'a>)> + use<'a> {
+impl<'a> MachineView<'a> {
+    /// Returns all devices with their numbers.
+    pub fn devices_with_ids(
+        &self,
+    ) -> impl Iterator<Item = (DeviceId, &'a DeviceView<'a>)> + use<'a> {
         self.devices
             .iter()
             .enumerate()
             .filter_map(|(at, view)| Some((DeviceId::new(at)?, view)))
     }
 
-    /// One device.
+    /// Returns one device.
     pub fn device(&self, id: DeviceId) -> &'a DeviceView<'a> {
         &self.devices[id.index()]
     }
 }
 
 impl DeviceView<'_> {
-    /// The state in which it rests and could serve at once.
-    pub fn serving(&self) -> Option<StateId> {
-        match self.place {
-            Place::Resting { state, .. } if self.device.power.serves(state) => Some(state),
+    /// Returns the state in which it rests and could serve at once.
+    pub fn serving_state(&self) -> Option<StateId> {
+        match self.activity {
+            DeviceActivity::Resting { state, .. } if self.device.power.serves(state) => Some(state),
             _ => None,
         }
     }
 
-    /// The state it is in or on its way to.
-    pub fn heading(&self) -> StateId {
-        match self.place {
-            Place::Resting { state, .. }
-            | Place::Working { state, .. }
-            | Place::Moving { to: state, .. } => state,
+    /// Returns the state it is in or on its way to.
+    pub fn target_state(&self) -> StateId {
+        match self.activity {
+            DeviceActivity::Resting { state, .. }
+            | DeviceActivity::Working { state, .. }
+            | DeviceActivity::Moving { to: state, .. } => state,
         }
     }
 
-    /// For how long nothing has been asked of it; `None` while it works, moves or is wanted.
-    pub fn idle(&self, now: Time) -> Option<Span> {
-        match self.place {
-            Place::Resting { since, .. } if !self.is_wanted => {
+    /// Returns the time since it was last asked for something; `None` while it works, moves or is
+    /// wanted.
+    pub fn idle_time(&self, now: Time) -> Option<TimeSpan> {
+        match self.activity {
+            DeviceActivity::Resting { since, .. } if !self.is_wanted => {
                 Some(now.since(self.last_used.max(since)))
             }
             _ => None,
@@ -138,65 +142,66 @@ impl DeviceView<'_> {
 
 /// A read that has to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct ReadRequest {
     /// The object.
     pub object: u64,
-    /// Where in it.
+    /// The offset in it.
     pub offset: u64,
-    /// How much.
+    /// The number of bytes.
     pub bytes: u64,
     /// Devices that hold it; never empty.
     pub copies: DeviceSet,
-    /// Of these, where it continues the last access.
+    /// Those of the copies that the last access of the same device ends where this one begins.
     pub continued: DeviceSet,
 }
 
 /// A read that was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
-    /// By which device.
+pub struct MeasuredRead {
+    /// The device that served it.
     pub device: DeviceId,
-    /// From which state.
+    /// The state it was served from.
     pub state: StateId,
-    /// How much.
+    /// The number of bytes.
     pub bytes: u64,
-    /// Whether it continued the last access.
+    /// Is true if it continued the device's last access.
     pub is_continued: bool,
-    /// How long the device worked on it, waiting for it not counted.
-    pub time: Span,
+    /// The time that the device worked on it, without the wait for the device.
+    pub time: TimeSpan,
 }
 
-/// What a policy wants.
+/// An action that a policy wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum PolicyAction {
     /// Take a device to a state, as soon as nothing waits for it.
-    Go(DeviceId, StateId),
+    Enter(DeviceId, StateId),
     /// Write a device's whole queue, for this reason.
-    Flush(DeviceId, Trigger),
+    Flush(DeviceId, FlushTrigger),
 }
 
 /// A policy of energy.
 pub trait Policy {
-    /// Its name in tables.
+    /// Returns its name in tables.
     fn name(&self) -> &'static str;
 
     /// Returns which device of `ask.copies` serves a read.
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId;
+    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId;
 
-    /// A read was served.
-    fn measured(&mut self, _view: &View<'_>, _measured: &Measured) {}
+    /// Tells the policy that a read was served.
+    fn observe_read(&mut self, _view: &MachineView<'_>, _measured: &MeasuredRead) {}
 
-    /// Something has changed, or the time has come that was asked for: what is to be done now,
-    /// added to `actions`; and the time to ask again if nothing changes before.
-    fn decide(
+    /// Adds the actions that are to be done now to `actions`, since something has changed or the
+    /// time has come that the policy had asked for. Returns the time to ask again if nothing
+    /// changes before.
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time>;
 }
 
-/// The earlier of two times to ask again.
-pub(crate) fn sooner(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+/// Returns the earlier of two times to ask again.
+pub(crate) fn earlier_time(a: Option<Time>, b: Option<Time>) -> Option<Time> {
     a.into_iter().chain(b).min()
 }

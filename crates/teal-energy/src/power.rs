@@ -8,113 +8,119 @@
 //!    begun is finished.
 //! 3. *Forward*: time never goes back.
 //!
-//! Events in ([`Machine::go`], [`Machine::work`]), the time when it is done out;
-//! [`Machine::advance`] lets time pass.
+//! [`PowerStateMachine::begin_transition`] and [`PowerStateMachine::begin_work`] take an event in
+//! and return the time at which it is done; [`PowerStateMachine::advance`] lets time pass.
 
 mod model;
 #[cfg(test)]
 mod tests;
 
-use crate::ledger::{Ledger, Use};
+use crate::ledger::{EnergyLedger, EnergyUse};
 use crate::profile::StateId;
 use crate::service::Job;
-pub use model::{Missing, PowerModel, Route};
-use teal_types::{Span, Time};
+pub use model::{MissingFigure, PowerModel, StateRoute};
+use teal_types::{Time, TimeSpan};
 
-/// What a device is doing.
+/// The activity of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum DeviceActivity {
     /// Resting in a state since that time.
     Resting {
         /// The state.
         state: StateId,
-        /// Since when.
+        /// The time since which it rests.
         since: Time,
     },
     /// On the way to a state.
     Moving {
-        /// Where it began.
+        /// The state it left.
         from: StateId,
-        /// Where it ends.
+        /// The state it goes to.
         to: StateId,
-        /// When it is there.
+        /// The time at which it arrives.
         until: Time,
     },
     /// Serving from a state, to which it returns.
     Working {
         /// The state.
         state: StateId,
-        /// When it is done.
+        /// The time at which it is done.
         until: Time,
     },
 }
 
-/// Why a device does not do what it was told.
+/// The reason why a device does not do what it was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// It is busy; ask again then.
+pub enum PowerRefusal {
+    /// The device is busy; ask again at that time.
     #[error("the device is busy until {0}")]
     Busy(Time),
     /// There is no direct transition.
     #[error("there is no transition to that state")]
-    NoWay,
-    /// It does not serve in its state.
+    NoTransition,
+    /// The device does not serve in its state.
     #[error("the device does not serve in this state")]
     Asleep,
 }
 
 /// A device's power state as it changes.
 #[derive(Debug, Clone)]
-pub struct Machine<'a> {
+pub struct PowerStateMachine<'a> {
     model: &'a PowerModel,
-    place: Place,
+    activity: DeviceActivity,
     now: Time,
-    ledger: Ledger,
+    ledger: EnergyLedger,
     cycles: u64,
 }
 
-impl<'a> Machine<'a> {
-    /// A device that rests in `state` from `now` on.
+impl<'a> PowerStateMachine<'a> {
+    /// Makes a device that rests in `state` from `now` on.
     pub fn new(model: &'a PowerModel, state: StateId, now: Time) -> Self {
-        let mut ledger = Ledger::default();
-        ledger.draw(Use::Rest(state), model.power(state), Span::ZERO);
+        let mut ledger = EnergyLedger::default();
+        ledger.book_power(
+            EnergyUse::Rest(state),
+            model.state_power(state),
+            TimeSpan::ZERO,
+        );
         Self {
             model,
-            place: Place::Resting { state, since: now },
+            activity: DeviceActivity::Resting { state, since: now },
             now,
             ledger,
             cycles: 0,
         }
     }
 
-    /// Returns what it is doing, as of the last event.
-    pub fn place(&self) -> Place {
-        self.place
+    /// Returns the activity of the device as of the last event.
+    pub fn current_activity(&self) -> DeviceActivity {
+        self.activity
     }
 
-    /// The state it rests in or will rest in next.
-    pub fn state(&self) -> StateId {
-        match self.place {
-            Place::Resting { state, .. }
-            | Place::Working { state, .. }
-            | Place::Moving { to: state, .. } => state,
+    /// Returns the state it rests in or will rest in next.
+    pub fn resting_state(&self) -> StateId {
+        match self.activity {
+            DeviceActivity::Resting { state, .. }
+            | DeviceActivity::Working { state, .. }
+            | DeviceActivity::Moving { to: state, .. } => state,
         }
     }
 
-    /// When it will rest again; `None` if it does.
-    pub fn settles(&self) -> Option<Time> {
-        match self.place {
-            Place::Resting { .. } => None,
-            Place::Moving { until, .. } | Place::Working { until, .. } => Some(until),
+    /// Returns the time at which it will rest again; `None` if it rests.
+    pub fn rests_at(&self) -> Option<Time> {
+        match self.activity {
+            DeviceActivity::Resting { .. } => None,
+            DeviceActivity::Moving { until, .. } | DeviceActivity::Working { until, .. } => {
+                Some(until)
+            }
         }
     }
 
-    /// The account, up to the last event.
-    pub fn ledger(&self) -> &Ledger {
+    /// Returns the account up to the last event.
+    pub fn ledger(&self) -> &EnergyLedger {
         &self.ledger
     }
 
-    /// Rated cycles used up so far.
+    /// Returns the number of rated cycles used up so far.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
@@ -122,78 +128,96 @@ impl<'a> Machine<'a> {
     /// Lets time pass. What has begun is finished on the way.
     pub fn advance(&mut self, now: Time) {
         debug_assert!(now >= self.now, "time goes back from {} to {now}", self.now);
-        if let Place::Moving {
+        // A transition or a piece of work that is over ends at its own time, not at `now`.
+        if let DeviceActivity::Moving {
             to: state, until, ..
         }
-        | Place::Working { state, until } = self.place
+        | DeviceActivity::Working { state, until } = self.activity
             && until <= now
         {
             self.now = until;
-            self.place = Place::Resting {
+            self.activity = DeviceActivity::Resting {
                 state,
                 since: until,
             };
-            self.ledger
-                .draw(Use::Rest(state), self.model.power(state), Span::ZERO);
+            self.ledger.book_power(
+                EnergyUse::Rest(state),
+                self.model.state_power(state),
+                TimeSpan::ZERO,
+            );
         }
-        if let Place::Resting { state, .. } = self.place {
-            self.ledger.draw_on(
-                Use::Rest(state),
-                self.model.power(state),
+        // Rest is booked up to `now`. Work and transitions were booked whole when they began.
+        if let DeviceActivity::Resting { state, .. } = self.activity {
+            self.ledger.extend_power(
+                EnergyUse::Rest(state),
+                self.model.state_power(state),
                 now.since(self.now),
             );
             self.now = self.now.max(now);
         }
     }
 
-    /// Begins the transition to `to`; says when it is there.
+    /// Begins the transition to `to`, and returns the time at which the device is there.
     ///
     /// # Errors
-    /// [`Refusal::Busy`], or [`Refusal::NoWay`] where there is no direct transition.
-    pub fn go(&mut self, now: Time, to: StateId) -> Result<Time, Refusal> {
-        let from = self.resting(now)?;
+    /// [`PowerRefusal::Busy`], or [`PowerRefusal::NoWay`] where there is no direct transition.
+    pub fn begin_transition(&mut self, now: Time, to: StateId) -> Result<Time, PowerRefusal> {
+        let from = self.require_rest(now)?;
         if from == to {
             return Ok(now);
         }
-        let way = self.model.way(from, to).ok_or(Refusal::NoWay)?;
+        let way = self
+            .model
+            .direct_transition(from, to)
+            .ok_or(PowerRefusal::NoTransition)?;
         let until = now + way.time;
         // Booked whole at the start: what has begun is finished.
         self.ledger.book(
-            Use::Move(from, to),
+            EnergyUse::Move(from, to),
             1,
             way.time,
-            crate::ledger::of_energy(way.energy),
+            crate::ledger::exact_energy(way.energy),
         );
+        // Cycles count when a transition begins: a disk that starts cannot be stopped halfway.
         self.cycles += u64::from(way.cycles);
-        self.place = Place::Moving { from, to, until };
+        self.activity = DeviceActivity::Moving { from, to, until };
         self.advance(now);
         Ok(until)
     }
 
-    /// Begins a piece of work; says when it is done.
+    /// Begins a piece of work, and returns the time at which it is done.
     ///
     /// # Errors
-    /// [`Refusal::Busy`], or [`Refusal::Asleep`] where the state does not serve.
-    pub fn work(&mut self, now: Time, job: &Job) -> Result<Time, Refusal> {
-        let state = self.resting(now)?;
+    /// [`PowerRefusal::Busy`], or [`PowerRefusal::Asleep`] where the state does not serve.
+    pub fn begin_work(&mut self, now: Time, job: &Job) -> Result<Time, PowerRefusal> {
+        let state = self.require_rest(now)?;
+        // Work in a state that does not serve would cost nothing real; the caller has to wake the
+        // device first.
         if !self.model.serves(state) {
-            return Err(Refusal::Asleep);
+            return Err(PowerRefusal::Asleep);
         }
         for part in job.parts() {
-            self.ledger
-                .book(Use::Work(part.phase), 1, part.time, part.femtojoules());
+            self.ledger.book(
+                EnergyUse::Work(part.phase),
+                1,
+                part.time,
+                part.exact_energy(),
+            );
         }
-        let until = now + job.time();
-        self.place = Place::Working { state, until };
+        // The device is busy for the time of all parts together.
+        let until = now + job.total_time();
+        self.activity = DeviceActivity::Working { state, until };
         self.advance(now);
         Ok(until)
     }
 
-    fn resting(&mut self, now: Time) -> Result<StateId, Refusal> {
+    fn require_rest(&mut self, now: Time) -> Result<StateId, PowerRefusal> {
         self.advance(now);
-        match self.place {
-            Place::Resting { state, .. } => Ok(state),
-            Place::Moving { until, .. } | Place::Working { until, .. } => Err(Refusal::Busy(until)),
+        match self.activity {
+            DeviceActivity::Resting { state, .. } => Ok(state),
+            DeviceActivity::Moving { until, .. } | DeviceActivity::Working { until, .. } => {
+                Err(PowerRefusal::Busy(until))
+            }
         }
     }
 }

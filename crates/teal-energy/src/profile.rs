@@ -1,17 +1,17 @@
-//! Profiles: what a device or machine needs in power, time and energy, with a source for every
+//! Profiles tell how much power, time and energy a device or machine needs, with a source for every
 //! figure.
 //!
 //! # Guarantees
 //! 1. A [`Profile`] is consistent: names are unique and known, every state that can be entered can
 //!    be left, rates are above zero, seeks grow with their distance, and every group of figures has
 //!    a source.
-//! 2. What is not known is absent: a group of figures is there as a whole or `None`. Nothing is
+//! 2. Unknown figures are absent: a group of figures is there as a whole or `None`. Nothing is
 //!    filled in.
 //! 3. A profile that is refused is refused with a line, a column and, for unknown names, the
 //!    nearest known one.
 //!
 //! Profiles are TOML files; those of the papers' devices and of common modern ones are
-//! [shipped](Profile::shipped).
+//! [shipped](Profile::find_shipped).
 
 mod check;
 mod error;
@@ -20,13 +20,13 @@ mod shipped;
 #[cfg(test)]
 mod tests;
 
-use crate::quantity::{Rate, Speed};
+use crate::quantity::{Rate, RotationSpeed};
 pub use error::ProfileError;
-use teal_types::{Bytes, Energy, Power, Span};
+use teal_types::{Bytes, Energy, Power, TimeSpan};
 
-/// What a profile describes.
+/// The kind of thing that a profile describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// A spinning disk.
     Disk,
     /// Flash: a stick, a card or a solid-state disk.
@@ -37,38 +37,38 @@ pub enum Kind {
     Machine,
 }
 
-/// What is known of one device or machine.
+/// Everything that is known of one device or machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// How it is named in settings and tables.
+    /// The name in settings and tables.
     pub name: String,
-    /// How people name it.
+    /// The name for people.
     pub title: String,
-    /// What it is.
-    pub kind: Kind,
+    /// The kind of device, or a machine.
+    pub kind: DeviceKind,
     /// Its power states, in the order of the file.
-    pub states: Vec<State>,
+    pub states: Vec<PowerState>,
     /// The ways between them.
     pub transitions: Vec<Transition>,
     /// Times to move the arm of a disk.
-    pub seek: Option<Seek>,
-    /// How fast a disk turns.
-    pub rotation: Option<Speed>,
+    pub seek: Option<SeekTimes>,
+    /// The speed at which a disk turns.
+    pub rotation: Option<RotationSpeed>,
     /// Capacity and rates of a disk's surface.
-    pub media: Option<Media>,
+    pub media: Option<DiskSurface>,
     /// A disk's power while it works.
-    pub active: Option<Active>,
-    /// What is between a disk's surface and the host. All zero where nothing is known.
-    pub electronics: Electronics,
-    /// How flash and links serve, by state.
-    pub services: Vec<Service>,
+    pub active: Option<ActivePower>,
+    /// The electronics between a disk's surface and the host; all zero where nothing is known.
+    pub electronics: DriveElectronics,
+    /// The service of flash and links, by state.
+    pub services: Vec<ServiceFigures>,
     /// The three figures of equation 1 of GreenFS.
-    pub burst: Option<Burst>,
-    /// How many starts the maker promises.
-    pub rating: Option<Rating>,
-    /// What the machine draws besides its storage and network.
+    pub burst: Option<BurstEnergy>,
+    /// The number of starts that the maker promises.
+    pub rating: Option<CycleRating>,
+    /// The power that the machine draws besides its storage and network.
     pub base: Option<Power>,
-    /// Where the figures come from: the group's name and its source.
+    /// The source of each group of figures: the group's name and the source.
     pub sources: Vec<(String, String)>,
 }
 
@@ -77,7 +77,7 @@ pub struct Profile {
 pub struct StateId(pub(crate) u8);
 
 impl StateId {
-    /// Position in the list of states.
+    /// Returns the position in the list of states.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -85,42 +85,42 @@ impl StateId {
 
 /// A power state in which a device rests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct PowerState {
     /// Its name.
     pub name: String,
-    /// What the device draws in it.
+    /// The power that the device draws in it.
     pub power: Power,
-    /// Whether requests are served from it.
+    /// Is true if requests are served from it.
     pub serves: bool,
 }
 
 /// A way from one state to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
-    /// Where it begins.
+    /// The state that is left.
     pub from: StateId,
-    /// Where it ends.
+    /// The state that is entered.
     pub to: StateId,
-    /// How long it takes.
-    pub time: Span,
-    /// What it costs in all.
+    /// The time it takes.
+    pub time: TimeSpan,
+    /// The energy of all of it.
     pub energy: Energy,
-    /// How many of the rated cycles it uses up.
+    /// The number of rated cycles that it uses up.
     pub cycles: u32,
 }
 
 /// Times to move a disk's arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seek {
-    /// Over all pairs of places.
-    pub average: Span,
+pub struct SeekTimes {
+    /// The average over all pairs of places.
+    pub average: TimeSpan,
     /// To the next track, and over the whole surface; without them every seek takes the average.
-    pub extremes: Option<(Span, Span)>,
+    pub extremes: Option<(TimeSpan, TimeSpan)>,
 }
 
 /// A disk's surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Media {
+pub struct DiskSurface {
     /// Bytes it holds.
     pub capacity: Bytes,
     /// Rate under the head on the outermost track, where addresses begin.
@@ -131,7 +131,7 @@ pub struct Media {
 
 /// A disk's power while it works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Active {
+pub struct ActivePower {
     /// While the arm moves.
     pub seek: Power,
     /// While it waits for a sector to come round.
@@ -142,46 +142,46 @@ pub struct Active {
     pub write: Power,
 }
 
-/// What is between a disk's surface and the host.
+/// The electronics between a disk's surface and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Electronics {
+pub struct DriveElectronics {
     /// Time to take in a command, before anything moves.
-    pub overhead: Span,
+    pub overhead: TimeSpan,
     /// Rate to and from the host; `None`: does not hold anything up.
     pub interface: Option<Rate>,
-    /// What is read ahead.
+    /// The size of the buffer for reading ahead.
     pub track_buffer: Bytes,
-    /// What is taken in before it is on the surface.
+    /// The number of bytes that are taken in before they are on the surface.
     pub write_cache: Bytes,
 }
 
-/// How flash or a link serves in one state.
+/// The service of flash or a link in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceFigures {
     /// The state.
     pub state: StateId,
     /// Reading.
-    pub read: Line,
+    pub read: TransferFigures,
     /// Writing.
-    pub write: Line,
+    pub write: TransferFigures,
 }
 
 /// Latency, then bytes at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line {
-    /// Before the first byte.
-    pub latency: Span,
-    /// For the rest.
+pub struct TransferFigures {
+    /// The time before the first byte.
+    pub latency: TimeSpan,
+    /// The rate of the bytes after that.
     pub rate: Rate,
-    /// While transferring.
+    /// The power while it transfers.
     pub power: Power,
-    /// For each byte besides, in picojoules.
+    /// The energy for each byte besides, in picojoules.
     pub picojoules_per_byte: u32,
 }
 
 /// Equation 1 of GreenFS (2.5): `U = U_up + P * S / B`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Burst {
+pub struct BurstEnergy {
     /// `U_up`: to get ready.
     pub start: Energy,
     /// `P`: while transferring.
@@ -190,41 +190,42 @@ pub struct Burst {
     pub rate: Rate,
 }
 
-/// What the maker promises.
+/// The maker's promise about starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rating {
+pub struct CycleRating {
     /// Starts and stops.
     pub cycles: u32,
     /// Within this life.
-    pub life: Span,
+    pub life: TimeSpan,
 }
 
 impl Profile {
-    /// Reads a profile.
+    /// Reads a profile from TOML.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
-        let settings = toml::from_str(text).map_err(|said| ProfileError::parsing(text, &said))?;
-        check::check(text, settings)
+        let settings =
+            toml::from_str(text).map_err(|said| ProfileError::from_parser(text, &said))?;
+        check::check_settings(text, settings)
     }
 
-    /// The shipped profile of that name.
+    /// Returns the shipped profile of that name.
     ///
     /// # Panics
     /// Never: a test parses every shipped profile.
-    pub fn shipped(name: &str) -> Option<Self> {
+    pub fn find_shipped(name: &str) -> Option<Self> {
         let (_, text) = shipped::PROFILES.iter().find(|(known, _)| *known == name)?;
         Some(Self::parse(text).expect("a test parses every shipped profile"))
     }
 
-    /// The names of the shipped profiles.
+    /// Returns the names of the shipped profiles.
     pub fn shipped_names() -> impl Iterator<Item = &'static str> + Clone {
         shipped::PROFILES.iter().map(|(name, _)| *name)
     }
 
-    /// The state of that name.
-    pub fn state(&self, name: &str) -> Option<StateId> {
+    /// Returns the state of that name.
+    pub fn state_named(&self, name: &str) -> Option<StateId> {
         let at = self.states.iter().position(|state| state.name == name)?;
         u8::try_from(at).ok().map(StateId)
     }

@@ -1,4 +1,5 @@
-//! What a request costs a device at file level: time and energy, without the place on the surface.
+//! The time and energy that a request costs a device at file level, without the place on the
+//! surface.
 //!
 //! # Guarantees
 //! 1. A job's time and energy are the sums of its parts.
@@ -7,15 +8,15 @@
 //!
 //! [`mechanics`](crate::mechanics) does the same for single requests with their places.
 
-use crate::ledger::{Femtojoules, Phase, femtojoules};
-use crate::power::{Missing, PowerModel};
-use crate::profile::{Kind, Line, Profile, StateId};
+use crate::ledger::{Femtojoules, WorkPhase, power_over_time};
+use crate::power::{MissingFigure, PowerModel};
+use crate::profile::{DeviceKind, Profile, StateId, TransferFigures};
 use crate::quantity::Rate;
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Reading or writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
+pub enum TransferDirection {
     /// From the device.
     Read,
     /// To the device.
@@ -24,19 +25,19 @@ pub enum Direction {
 
 /// One part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// What it is.
-    pub phase: Phase,
-    /// What the device draws.
+pub struct JobPart {
+    /// The phase of work.
+    pub phase: WorkPhase,
+    /// The power that the device draws.
     pub power: Power,
-    /// For how long.
-    pub time: Span,
+    /// The time of the part.
+    pub time: TimeSpan,
     /// Energy for the bytes besides, in femtojoules.
     extra: Femtojoules,
 }
 
-impl Part {
-    pub(crate) fn new(phase: Phase, power: Power, time: Span) -> Self {
+impl JobPart {
+    pub(crate) fn new(phase: WorkPhase, power: Power, time: TimeSpan) -> Self {
         Self {
             phase,
             power,
@@ -44,29 +45,29 @@ impl Part {
             extra: 0,
         }
     }
-    pub(crate) fn femtojoules(&self) -> Femtojoules {
-        femtojoules(self.power, self.time) + self.extra
+    pub(crate) fn exact_energy(&self) -> Femtojoules {
+        power_over_time(self.power, self.time) + self.extra
     }
 }
 
 /// The parts of a piece of work, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Job(Vec<Part>);
+pub struct Job(Vec<JobPart>);
 
 impl Job {
-    /// A job of these parts.
-    pub(crate) fn of(parts: Vec<Part>) -> Self {
+    /// Makes a job of these parts, and leaves out those that cost nothing.
+    pub(crate) fn from_parts(parts: Vec<JobPart>) -> Self {
         Self(
             parts
                 .into_iter()
-                .filter(|part| part.time > Span::ZERO || part.extra > 0)
+                .filter(|part| part.time > TimeSpan::ZERO || part.extra > 0)
                 .collect(),
         )
     }
-    /// This job and another one so many times, as one part more for each of its parts.
+    /// Adds another job so many times, as one more part for each of its parts.
     #[must_use]
     pub(crate) fn with_repeated(mut self, other: &Self, times: u64) -> Self {
-        let repeated = |part: &Part| Part {
+        let repeated = |part: &JobPart| JobPart {
             time: part.time * times,
             extra: part.extra * u128::from(times),
             ..*part
@@ -76,132 +77,153 @@ impl Job {
                 .0
                 .iter()
                 .map(repeated)
-                .filter(|part| part.time > Span::ZERO || part.extra > 0),
+                .filter(|part| part.time > TimeSpan::ZERO || part.extra > 0),
         );
         self
     }
-    /// The parts.
-    pub fn parts(&self) -> &[Part] {
+    /// Returns the parts.
+    pub fn parts(&self) -> &[JobPart] {
         &self.0
     }
-    /// How long it takes.
-    pub fn time(&self) -> Span {
+    /// Returns the time of all parts together.
+    pub fn total_time(&self) -> TimeSpan {
         self.0.iter().map(|part| part.time).sum()
     }
-    /// Returns what it costs, rounded once.
-    pub fn energy(&self) -> Energy {
-        let exact: Femtojoules = self.0.iter().map(Part::femtojoules).sum();
-        Energy::microjoules(
+    /// Returns the energy of all parts together, rounded once.
+    pub fn total_energy(&self) -> Energy {
+        let exact: Femtojoules = self.0.iter().map(JobPart::exact_energy).sum();
+        Energy::from_microjoules(
             u64::try_from((exact + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX),
         )
     }
 }
 
-/// How a device serves in one state.
+/// The service of a device in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Serving {
+struct StateService {
     state: StateId,
-    read: Way,
-    write: Way,
+    read: DirectionService,
+    write: DirectionService,
 }
 
-/// How one direction is served.
+/// The service of one direction: the parts before the first byte, and the rate after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Way {
-    first: Vec<Part>,
-    /// Whether `first` falls away where a request continues the last one.
+struct DirectionService {
+    first: Vec<JobPart>,
+    /// Is true if a request that continues the last one needs no `first`.
     streams: bool,
-    phase: Phase,
+    phase: WorkPhase,
     power: Power,
     rate: Rate,
     picojoules_per_byte: u32,
 }
 
-/// How a device serves.
+/// The service of a device, in each of its serving states.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceModel(Vec<Serving>);
+pub struct ServiceModel(Vec<StateService>);
 
 impl ServiceModel {
-    /// How the device of a profile serves, in each of its serving states.
+    /// Makes the service of a profile's device from the profile's figures.
     ///
     /// # Errors
-    /// [`Missing`] figures.
-    pub fn new(profile: &Profile, power: &PowerModel) -> Result<Self, Missing> {
-        let serving = power.ids().filter(|state| power.serves(*state));
+    /// [`MissingFigure`] figures.
+    pub fn new(profile: &Profile, power: &PowerModel) -> Result<Self, MissingFigure> {
+        let serving = power.state_ids().filter(|state| power.serves(*state));
         serving
             .map(|state| match profile.kind {
-                Kind::Disk => disk(profile, power, state),
-                Kind::Flash | Kind::Link => line(profile, power, state),
-                Kind::Machine => Err(Missing::new(profile, "way to serve requests")),
+                DeviceKind::Disk => disk_service(profile, power, state),
+                DeviceKind::Flash | DeviceKind::Link => line_service(profile, power, state),
+                DeviceKind::Machine => Err(MissingFigure::new(profile, "way to serve requests")),
             })
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
-    /// The job of moving `bytes` while in `state`; `None` if it does not serve there. A continued
-    /// request follows the last one on the same device without a gap.
-    pub fn job(
+    /// Returns the job of moving `bytes` while in `state`; `None` if the device does not serve
+    /// there. A continued request follows the last one on the same device without a gap.
+    pub fn job_for(
         &self,
         state: StateId,
-        direction: Direction,
+        direction: TransferDirection,
         bytes: u64,
         is_continued: bool,
     ) -> Option<Job> {
-        let way = self.way(state, direction)?;
+        let way = self.direction_service(state, direction)?;
+        // A stream goes on where the head is: it has no seek and no wait.
         let mut parts = if is_continued && way.streams {
             Vec::new()
         } else {
             way.first.clone()
         };
+        // Picojoules become femtojoules.
         let extra = u128::from(way.picojoules_per_byte) * u128::from(bytes) * 1000;
-        parts.push(Part {
+        parts.push(JobPart {
             phase: way.phase,
             power: way.power,
-            time: way.rate.span(bytes),
+            time: way.rate.transfer_time(bytes),
             extra,
         });
-        Some(Job::of(parts))
+        Some(Job::from_parts(parts))
     }
 
-    /// How long the first bytes take to come, and how fast the others do.
-    pub(crate) fn first(&self, state: StateId, direction: Direction) -> Option<(Span, Rate)> {
-        let way = self.way(state, direction)?;
+    /// Returns the time before the first byte, and the rate of the bytes after it.
+    pub(crate) fn first_bytes(
+        &self,
+        state: StateId,
+        direction: TransferDirection,
+    ) -> Option<(TimeSpan, Rate)> {
+        let way = self.direction_service(state, direction)?;
         Some((way.first.iter().map(|part| part.time).sum(), way.rate))
     }
 
-    fn way(&self, state: StateId, direction: Direction) -> Option<&Way> {
+    fn direction_service(
+        &self,
+        state: StateId,
+        direction: TransferDirection,
+    ) -> Option<&DirectionService> {
         let serving = self.0.iter().find(|serving| serving.state == state)?;
         Some(match direction {
-            Direction::Read => &serving.read,
-            Direction::Write => &serving.write,
+            TransferDirection::Read => &serving.read,
+            TransferDirection::Write => &serving.write,
         })
     }
 }
 
-fn disk(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving, Missing> {
-    let missing = |figure| Missing::new(profile, figure);
+fn disk_service(
+    profile: &Profile,
+    power: &PowerModel,
+    state: StateId,
+) -> Result<StateService, MissingFigure> {
+    let missing = |figure| MissingFigure::new(profile, figure);
     let seek = profile.seek.ok_or_else(|| missing("seek times"))?;
     let turn = profile
         .rotation
         .ok_or_else(|| missing("speed of rotation"))?
-        .turn();
+        .turn_time();
     let media = profile.media.ok_or_else(|| missing("media rate"))?;
     let active = profile
         .active
         .ok_or_else(|| missing("power while active"))?;
+    // The mean of both rates, without an overflow of their sum: the last term adds the halves that
+    // the divisions cut off.
     let mean =
         media.inner.get() / 2 + media.outer.get() / 2 + (media.inner.get() & media.outer.get() & 1);
     let rate = Rate::per_second(mean).ok_or_else(|| missing("media rate"))?;
+    // A first access costs a command, an average seek and half a turn.
     let first = vec![
-        Part::new(
-            Phase::Latency,
-            power.power(state),
+        JobPart::new(
+            WorkPhase::Latency,
+            power.state_power(state),
             profile.electronics.overhead,
         ),
-        Part::new(Phase::Seek, active.seek, seek.average),
-        Part::new(Phase::Rotate, active.rotate, Span::nanos(turn.get() / 2)),
+        JobPart::new(WorkPhase::Seek, active.seek, seek.average),
+        JobPart::new(
+            WorkPhase::Rotate,
+            active.rotate,
+            TimeSpan::from_nanos(turn.get() / 2),
+        ),
     ];
-    let way = |phase, power| Way {
+    let way = |phase, power| DirectionService {
         first: first.clone(),
         streams: true,
         phase,
@@ -209,31 +231,40 @@ fn disk(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving
         rate,
         picojoules_per_byte: 0,
     };
-    Ok(Serving {
+    Ok(StateService {
         state,
-        read: way(Phase::Read, active.read),
-        write: way(Phase::Write, active.write),
+        read: way(WorkPhase::Read, active.read),
+        write: way(WorkPhase::Write, active.write),
     })
 }
 
-fn line(profile: &Profile, power: &PowerModel, state: StateId) -> Result<Serving, Missing> {
+fn line_service(
+    profile: &Profile,
+    power: &PowerModel,
+    state: StateId,
+) -> Result<StateService, MissingFigure> {
     let service = profile
         .services
         .iter()
         .find(|service| service.state == state);
-    let service = service
-        .ok_or_else(|| Missing::new(profile, format!("service in `{}`", power.name(state))))?;
-    let way = |phase, line: Line| Way {
-        first: vec![Part::new(Phase::Latency, power.power(state), line.latency)],
+    let service = service.ok_or_else(|| {
+        MissingFigure::new(profile, format!("service in `{}`", power.state_name(state)))
+    })?;
+    let way = |phase, line: TransferFigures| DirectionService {
+        first: vec![JobPart::new(
+            WorkPhase::Latency,
+            power.state_power(state),
+            line.latency,
+        )],
         streams: false,
         phase,
         power: line.power,
         rate: line.rate,
         picojoules_per_byte: line.picojoules_per_byte,
     };
-    Ok(Serving {
+    Ok(StateService {
         state,
-        read: way(Phase::Read, service.read),
-        write: way(Phase::Write, service.write),
+        read: way(WorkPhase::Read, service.read),
+        write: way(WorkPhase::Write, service.write),
     })
 }

@@ -1,41 +1,42 @@
-//! Virtual time: a trace, a machine and a policy in; energy by device and state, delays and starts
-//! out.
+//! The simulator: runs a policy on a machine through a trace in virtual time, and reports energy by
+//! device and state, delays and starts.
 //!
 //! # Guarantees
-//! 1. *Repeatable*: the same world, trace and policy give the same report, to the microjoule.
-//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while
-//!    somebody waits; every ledger covers the whole time.
+//! 1. *Repeatable*: the same machine, trace and policy give the same report, to the microjoule.
+//! 2. *Accounted*: the total is the sum of the devices' ledgers and of the machine's power while a
+//!    program waits; every ledger covers the whole time.
 //! 3. *Hard limits*, whatever the policy says: no change waits longer than its queue's age, no
 //!    queue grows beyond its size without being written, no device stops without a token for the
 //!    next start, and everything is written at the end.
 //! 4. *Work is done in order*: requests of one device are served in the order in which they came,
 //!    and a device that is wanted is woken at once.
 //!
-//! How: the clock jumps from one event to the next. At each, devices finish what they do, then the
+//! The clock jumps from one event to the next. At each, devices finish what they do, then the
 //! trace's event happens, then limits are kept, then the policy is asked, then devices begin what
-//! is next. A burst holds what is queued when it begins.
+//! is next. A burst holds the changes that are queued when it begins.
 
 #[cfg(test)]
 mod days;
 mod report;
+mod simulated_device;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trace;
-mod unit;
 
-use crate::device::{Device, DeviceId, DeviceSet};
+use crate::device::{DeviceId, DeviceModel, DeviceSet};
 use crate::policy::{
-    Action, Ask, DeviceView, Measured, Policy, Signal, Supply, Trigger, View, sooner,
+    DeviceView, FlushTrigger, MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction,
+    PowerSupply, ReadRequest, earlier_time,
 };
 use crate::profile::StateId;
-pub use report::{DeviceReport, Report};
-use teal_types::{Power, Span, Time};
-pub use trace::{Contents, Event, Trace, What};
-use unit::{Unit, Wait, Work};
+pub use report::{DeviceReport, SimulationReport};
+use simulated_device::{QueuedWork, ReadWait, SimulatedDevice};
+use teal_types::{Power, Time, TimeSpan};
+pub use trace::{CopyTracker, EventAction, MachineEvent, MachineTrace};
 
-/// Whether later events wait for earlier ones.
+/// Tells whether later events wait for earlier ones (a closed loop) or not (an open one).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum ReplayPace {
     /// Events come when the trace says.
     Open,
     /// The pauses of the trace are kept; a read that takes longer moves everything after it.
@@ -44,221 +45,251 @@ pub enum Pace {
 
 /// The machine of a simulation.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct SimulatedMachine {
     /// Its devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceModel>,
     /// The state in which each begins.
-    pub start: Vec<StateId>,
-    /// What it draws while somebody waits.
+    pub start_states: Vec<StateId>,
+    /// The power it draws while a program waits.
     pub base: Power,
     /// The time of day at which traces begin.
-    pub begins: Span,
-    /// Whether later events wait.
-    pub pace: Pace,
+    pub time_of_day: TimeSpan,
+    /// Tells whether later events wait for earlier ones.
+    pub pace: ReplayPace,
     /// Its supply at the beginning.
-    pub supply: Supply,
-    /// Whether somebody is there at the beginning.
-    pub is_someone_there: bool,
+    pub supply: PowerSupply,
+    /// Is true if a user is there at the beginning.
+    pub is_user_present: bool,
 }
 
-impl World {
-    /// A machine whose devices begin in the state that serves and draws least; on battery, at nine
-    /// o'clock, with somebody there.
-    pub fn new(devices: Vec<Device>, base: Power, pace: Pace) -> Self {
-        let begin = |device: &Device| {
+impl SimulatedMachine {
+    /// Makes a machine whose devices begin in the state that serves and draws least; on battery, at
+    /// nine o'clock, with a user present.
+    pub fn new(devices: Vec<DeviceModel>, base: Power, pace: ReplayPace) -> Self {
+        let begin = |device: &DeviceModel| {
             let power = &device.power;
-            let serving = power.ids().filter(|state| power.serves(*state));
+            let serving = power.state_ids().filter(|state| power.serves(*state));
             serving
-                .min_by_key(|state| power.power(*state))
-                .unwrap_or_else(|| power.lowest())
+                .min_by_key(|state| power.state_power(*state))
+                .unwrap_or_else(|| power.lowest_state())
         };
         let start = devices.iter().map(begin).collect();
-        let begins = Span::hours(9);
+        let begins = TimeSpan::from_hours(9);
         Self {
             devices,
-            start,
+            start_states: start,
             base,
-            begins,
+            time_of_day: begins,
             pace,
-            supply: Supply::Battery,
-            is_someone_there: true,
+            supply: PowerSupply::Battery,
+            is_user_present: true,
         }
     }
 }
 
-struct Sim<'a> {
-    world: &'a World,
-    units: Vec<Unit<'a>>,
+struct Simulation<'a> {
+    machine: &'a SimulatedMachine,
+    devices: Vec<SimulatedDevice<'a>>,
     now: Time,
-    /// How far the closed pace has moved the trace.
-    moved: Span,
+    /// The time by which the closed pace has delayed the trace.
+    delayed_by: TimeSpan,
     outstanding: usize,
-    supply: Supply,
-    is_someone_there: bool,
-    delays: Vec<Span>,
-    sole: Span,
-    added: Span,
-    cold: Vec<Span>,
+    supply: PowerSupply,
+    is_user_present: bool,
+    delays: Vec<TimeSpan>,
+    sole_delay: TimeSpan,
+    added_delay: TimeSpan,
+    cold_delays: Vec<TimeSpan>,
     has_ended: bool,
 }
 
-/// Runs a trace.
-pub fn run(world: &World, trace: &Trace, policy: &mut dyn Policy) -> Report {
-    let mut sim = Sim::new(world);
+/// Runs a policy through a trace.
+pub fn run(
+    world: &SimulatedMachine,
+    trace: &MachineTrace,
+    policy: &mut dyn Policy,
+) -> SimulationReport {
+    let mut sim = Simulation::new(world);
     let mut events = trace.events.iter().peekable();
     let mut again = Some(Time::ZERO);
     loop {
-        let moved = sim.moved;
-        let may_come = world.pace == Pace::Open || sim.outstanding == 0;
+        let moved = sim.delayed_by;
+        // At a closed pace the next event waits until every read is answered.
+        let may_come = world.pace == ReplayPace::Open || sim.outstanding == 0;
         let next = events
             .peek()
             .map(|event| event.at + moved)
             .filter(|_| may_come);
         let end = Some(trace.end + moved)
             .filter(|_| events.peek().is_none() && may_come && !sim.has_ended);
-        let due = [sim.settles(), sim.deadline(), next, end, again]
+        // The clock jumps to the earliest of: work that ends, a queue's deadline, the next event,
+        // the end, and the policy's own time.
+        let due = [sim.next_rest(), sim.next_deadline(), next, end, again]
             .into_iter()
             .flatten()
             .min();
+        // Nothing is left to happen.
         let Some(now) = due else { break };
+        // Times in the past are handled now: time never goes back.
         sim.now = sim.now.max(now);
-        sim.settle(policy);
+        sim.finish_work(policy);
         let mut signal = None;
         if next.is_some_and(|next| next <= sim.now)
             && let Some(event) = events.next()
         {
-            signal = sim.happen(event, policy);
+            signal = sim.apply_event(event, policy);
         } else if end.is_some_and(|end| end <= sim.now) {
             sim.has_ended = true;
             sim.flush_all();
         }
+        // The hard limits come before the policy, which cannot break them.
         sim.keep_limits();
         again = if sim.has_ended {
             None
         } else {
-            sim.ask(policy, signal)
+            sim.ask_policy(policy, signal)
         };
-        while sim.begin() {
-            sim.settle(policy);
+        // Work of no duration ends at once, and lets more begin at the same time.
+        while sim.begin_work() {
+            sim.finish_work(policy);
         }
     }
-    sim.report(policy.name(), trace.end)
+    sim.into_report(policy.name(), trace.end)
 }
 
-impl<'a> Sim<'a> {
-    fn new(world: &'a World) -> Self {
+impl<'a> Simulation<'a> {
+    fn new(world: &'a SimulatedMachine) -> Self {
         assert!(
-            world.devices.len() <= world.start.len(),
+            world.devices.len() <= world.start_states.len(),
             "each device begins in a state"
         );
-        let start = |(device, state): (&'a Device, &StateId)| Unit::new(device, *state);
+        let start =
+            |(device, state): (&'a DeviceModel, &StateId)| SimulatedDevice::new(device, *state);
         Self {
-            world,
-            units: world.devices.iter().zip(&world.start).map(start).collect(),
+            machine: world,
+            devices: world
+                .devices
+                .iter()
+                .zip(&world.start_states)
+                .map(start)
+                .collect(),
             now: Time::ZERO,
-            moved: Span::ZERO,
+            delayed_by: TimeSpan::ZERO,
             outstanding: 0,
             supply: world.supply,
-            is_someone_there: world.is_someone_there,
+            is_user_present: world.is_user_present,
             delays: Vec::new(),
-            sole: Span::ZERO,
-            added: Span::ZERO,
-            cold: Vec::new(),
+            sole_delay: TimeSpan::ZERO,
+            added_delay: TimeSpan::ZERO,
+            cold_delays: Vec::new(),
             has_ended: false,
         }
     }
 
-    fn settles(&self) -> Option<Time> {
-        self.units
+    fn next_rest(&self) -> Option<Time> {
+        self.devices
             .iter()
-            .filter_map(|unit| unit.machine.settles())
+            .filter_map(|unit| unit.machine.rests_at())
             .min()
     }
 
-    fn deadline(&self) -> Option<Time> {
-        self.units.iter().filter_map(Unit::deadline).min()
+    fn next_deadline(&self) -> Option<Time> {
+        self.devices
+            .iter()
+            .filter_map(SimulatedDevice::flush_deadline)
+            .min()
     }
 
-    /// Devices finish what they do.
-    fn settle(&mut self, policy: &mut dyn Policy) {
-        for at in 0..self.units.len() {
-            let Some(done) = self.units[at].settle(self.now) else {
+    /// Lets devices finish what is done by now, and tells the policy of the reads among it.
+    fn finish_work(&mut self, policy: &mut dyn Policy) {
+        for at in 0..self.devices.len() {
+            let Some(done) = self.devices[at].finish_work(self.now) else {
                 continue;
             };
             if let Some((delay, wait)) = done.delay {
                 self.outstanding -= 1;
-                self.count(delay, wait);
-                if self.world.pace == Pace::Closed {
-                    self.moved += delay;
+                self.count_delay(delay, wait);
+                if self.machine.pace == ReplayPace::Closed {
+                    self.delayed_by += delay;
                 }
             }
             if let (Some((state, bytes, is_continued, time)), Some(device)) =
                 (done.served, DeviceId::new(at))
             {
-                let measured = Measured {
+                let measured = MeasuredRead {
                     device,
                     state,
                     bytes,
                     is_continued,
                     time,
                 };
-                self.with_view(|view| policy.measured(view, &measured));
+                self.with_view(|view| policy.observe_read(view, &measured));
             }
         }
     }
 
-    fn count(&mut self, delay: Span, wait: Wait) {
+    fn count_delay(&mut self, delay: TimeSpan, wait: ReadWait) {
         self.delays.push(delay);
         if wait.is_sole {
-            self.sole += delay;
+            self.sole_delay += delay;
         }
         if wait.is_cold {
-            self.cold.push(delay);
+            self.cold_delays.push(delay);
         } else {
-            self.added += delay.less(wait.least);
+            self.added_delay += delay.saturating_sub(wait.least);
         }
     }
 
-    fn happen(&mut self, event: &Event, policy: &mut dyn Policy) -> Option<Signal> {
-        match event.what {
-            What::Read {
+    fn apply_event(
+        &mut self,
+        event: &MachineEvent,
+        policy: &mut dyn Policy,
+    ) -> Option<MachineSignal> {
+        match event.action {
+            EventAction::Read {
                 object,
                 offset,
                 bytes,
                 copies,
             } => {
+                // The content is in memory: no device is involved, and nothing is waited for.
                 if copies.is_empty() {
-                    self.delays.push(Span::ZERO);
+                    self.delays.push(TimeSpan::ZERO);
                     return None;
                 }
-                let continues = |id: &DeviceId| self.units[id.index()].continues(object, offset);
+                // A device continues if its last access ended where this one begins.
+                let continues =
+                    |id: &DeviceId| self.devices[id.index()].continues_last(object, offset);
                 let continued: DeviceSet = copies.iter().filter(continues).collect();
-                let ask = Ask {
+                let request = ReadRequest {
                     object,
                     offset,
                     bytes,
                     copies,
                     continued,
                 };
-                let chosen = self.with_view(|view| policy.choose(view, &ask));
+                // The policy sees the machine as it is before the read is queued.
+                let chosen = self.with_view(|view| policy.choose_device(view, &request));
                 assert!(
-                    copies.has(chosen),
+                    copies.contains(chosen),
                     "{} read {object} where it is not",
                     policy.name()
                 );
                 let is_sole = copies.iter().count() == 1;
                 let least = copies
                     .iter()
-                    .filter_map(|id| self.units[id.index()].quickest(object, offset, bytes))
+                    .filter_map(|id| self.devices[id.index()].quickest_read(object, offset, bytes))
                     .min();
-                let is_cold = is_sole && !self.units[chosen.index()].is_awake();
-                let wait = Wait {
+                // No policy could have avoided the wait of a cold read without keeping the device
+                // awake.
+                let is_cold = is_sole && !self.devices[chosen.index()].is_awake();
+                let wait = ReadWait {
                     is_sole,
                     is_cold,
-                    least: least.unwrap_or(Span::ZERO),
+                    least: least.unwrap_or(TimeSpan::ZERO),
                 };
                 self.outstanding += 1;
-                self.units[chosen.index()].want(Work::Read {
+                self.devices[chosen.index()].enqueue_work(QueuedWork::Read {
                     object,
                     offset,
                     bytes,
@@ -267,105 +298,123 @@ impl<'a> Sim<'a> {
                 });
                 None
             }
-            What::Write {
+            EventAction::Write {
                 object,
                 bytes,
                 sinks,
             } => {
                 sinks
                     .iter()
-                    .for_each(|id| self.units[id.index()].put(self.now, object, bytes));
+                    .for_each(|id| self.devices[id.index()].queue_change(self.now, object, bytes));
                 None
             }
-            What::Signal(signal) => {
+            EventAction::Signal(signal) => {
                 match signal {
-                    Signal::Supply(supply) => self.supply = supply,
-                    Signal::Presence(there) => self.is_someone_there = there,
-                    Signal::Shutdown | Signal::MemoryPressure | Signal::Sync => {}
+                    MachineSignal::Supply(supply) => self.supply = supply,
+                    MachineSignal::Presence(there) => self.is_user_present = there,
+                    MachineSignal::Shutdown
+                    | MachineSignal::MemoryPressure
+                    | MachineSignal::Sync => {}
                 }
                 Some(signal)
             }
         }
     }
 
-    /// Devices begin what is next; says whether some of it is done already.
-    fn begin(&mut self) -> bool {
+    /// Lets devices begin what is next. Returns whether some of it is done already.
+    fn begin_work(&mut self) -> bool {
         let now = self.now;
-        self.units
+        self.devices
             .iter_mut()
-            .filter_map(|unit| unit.begin(now).then_some(()))
+            .filter_map(|unit| unit.begin_next(now).then_some(()))
             .count()
             > 0
     }
 
     fn flush_all(&mut self) {
-        self.units
+        self.devices
             .iter_mut()
-            .for_each(|unit| unit.flush(Trigger::Shutdown));
+            .for_each(|unit| unit.order_flush(FlushTrigger::Shutdown));
     }
 
     fn keep_limits(&mut self) {
-        for unit in &mut self.units {
-            if unit.deadline().is_some_and(|deadline| deadline <= self.now) {
-                unit.flush(Trigger::Age);
+        for unit in &mut self.devices {
+            if unit
+                .flush_deadline()
+                .is_some_and(|deadline| deadline <= self.now)
+            {
+                unit.order_flush(FlushTrigger::Age);
             }
-            if unit.is_over() {
-                unit.flush(Trigger::Size);
+            if unit.is_queue_full() {
+                unit.order_flush(FlushTrigger::Size);
             }
         }
     }
 
-    fn ask(&mut self, policy: &mut dyn Policy, signal: Option<Signal>) -> Option<Time> {
+    fn ask_policy(
+        &mut self,
+        policy: &mut dyn Policy,
+        signal: Option<MachineSignal>,
+    ) -> Option<Time> {
         let mut actions = Vec::new();
-        let again = self.with_view(|view| policy.decide(view, signal, &mut actions));
+        let again = self.with_view(|view| policy.decide_actions(view, signal, &mut actions));
+        // Actions take effect after the policy has returned: it saw one consistent state.
         for action in actions {
             match action {
-                Action::Go(id, state) => self.units[id.index()].head_for(state),
-                Action::Flush(id, trigger) => self.units[id.index()].flush(trigger),
+                PolicyAction::Enter(id, state) => self.devices[id.index()].head_for(state),
+                PolicyAction::Flush(id, trigger) => self.devices[id.index()].order_flush(trigger),
             }
         }
         // Asked again at once it would say the same again.
-        sooner(again.filter(|again| *again > self.now), None)
+        earlier_time(again.filter(|again| *again > self.now), None)
     }
 
-    fn with_view<T>(&mut self, look: impl FnOnce(&View<'_>) -> T) -> T {
-        let devices: Vec<DeviceView<'_>> =
-            self.units.iter().map(|unit| unit.view(self.now)).collect();
-        let day = Span::hours(24).get();
-        let time_of_day = Span::nanos((self.world.begins.get() + self.now.get() % day) % day);
-        look(&View {
+    fn with_view<T>(&mut self, look: impl FnOnce(&MachineView<'_>) -> T) -> T {
+        let devices: Vec<DeviceView<'_>> = self
+            .devices
+            .iter()
+            .map(|unit| unit.device_view(self.now))
+            .collect();
+        let day = TimeSpan::from_hours(24).get();
+        let time_of_day =
+            TimeSpan::from_nanos((self.machine.time_of_day.get() + self.now.get() % day) % day);
+        look(&MachineView {
             now: self.now,
             time_of_day,
             devices: &devices,
-            base: self.world.base,
+            base: self.machine.base,
             supply: self.supply,
-            is_someone_there: self.is_someone_there,
+            is_user_present: self.is_user_present,
         })
     }
 
-    fn report(mut self, policy: &'static str, end: Time) -> Report {
-        let end = self.now.max(end + self.moved);
-        self.units
+    fn into_report(mut self, policy: &'static str, end: Time) -> SimulationReport {
+        let end = self.now.max(end + self.delayed_by);
+        self.devices
             .iter_mut()
             .for_each(|unit| unit.machine.advance(end));
-        let waiting = self.units.iter().map(|unit| unit.waiting).sum();
+        let waiting = self.devices.iter().map(|unit| unit.waiting).sum();
         let floor = self
-            .world
+            .machine
             .devices
             .iter()
-            .map(|device| device.power.power(device.power.lowest()))
+            .map(|device| device.power.state_power(device.power.lowest_state()))
             .sum::<Power>();
-        Report {
+        SimulationReport {
             policy,
             elapsed: end.since(Time::ZERO),
             waiting,
-            waited: self.world.base * waiting,
+            waited: self.machine.base * waiting,
             floor: floor * end.since(Time::ZERO),
             delays: self.delays,
-            sole: self.sole,
-            added: self.added,
-            cold: self.cold,
-            devices: self.units.into_iter().map(Unit::report).collect(),
+            sole: self.sole_delay,
+            added: self.added_delay,
+            cold: self.cold_delays,
+            devices: self
+                .devices
+                .into_iter()
+                .map(SimulatedDevice::into_report)
+                .collect(),
         }
     }
 }

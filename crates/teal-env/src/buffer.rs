@@ -1,34 +1,39 @@
-//! Memory that direct transfers take as it is, and a stock of it that spares the kernel from making
+//! Memory that direct transfers take as it is, and a pool of it that spares the kernel from making
 //! pages anew.
 //!
 //! # Guarantees
-//! 1. A buffer starts at a page of memory, so that a [`crate::FileDisk`] neither copies what is
-//!    written from it nor what is read into it.
-//! 2. The stock keeps no more than its limit, and gives all back when asked.
+//! 1. A buffer starts at a page of memory, so that a [`crate::FileDisk`] copies neither its writes
+//!    nor its reads.
+//! 2. The pool keeps no more than its limit, and gives all back when asked.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Where a buffer starts: at a multiple of this.
+/// Buffers start at a multiple of this.
 pub(crate) const ALIGN: usize = 4096;
-/// Smallest and largest buffers that are kept: powers of two.
-const LEAST_KEPT: u32 = 12;
-const MOST_KEPT: u32 = 21;
+/// The smallest and the largest buffers that are kept: powers of two.
+const KEPT_POWER_MIN: u32 = 12;
+const KEPT_POWER_MAX: u32 = 21;
 
-/// Bytes that start at a page of memory. What was in them before is still there.
+/// Bytes that start at a page of memory. Their former content is still there.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct AlignedBuffer {
     /// A little more than is needed, so that no unsafe code is: the front is skipped.
     bytes: Vec<u8>,
     start: usize,
     len: usize,
-    home: Weak<Buffers>,
+    home: Weak<BufferPool>,
 }
 
-impl Buffer {
+impl AlignedBuffer {
     fn new(len: usize) -> Self {
+        // One page more than asked for contains a page's start with `len` bytes behind it.
         let bytes = vec![0; len + ALIGN];
         let start = bytes.as_ptr().align_offset(ALIGN);
+        debug_assert!(
+            start + len <= bytes.len(),
+            "the front is shorter than a page"
+        );
         Self {
             bytes,
             start,
@@ -37,13 +42,13 @@ impl Buffer {
         }
     }
 
-    /// Returns what it could hold.
+    /// Returns the most bytes that it could hold.
     fn capacity(&self) -> usize {
         self.bytes.len() - ALIGN
     }
 }
 
-impl Deref for Buffer {
+impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -51,101 +56,117 @@ impl Deref for Buffer {
     }
 }
 
-impl DerefMut for Buffer {
+impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.len]
     }
 }
 
-impl Drop for Buffer {
+impl Drop for AlignedBuffer {
     fn drop(&mut self) {
+        // The pool may be gone, or the buffer not be one of its own: then the memory is freed.
         if let Some(home) = self.home.upgrade() {
             let start = self.start;
-            home.put(Self {
+            home.take_back(Self {
                 bytes: std::mem::take(&mut self.bytes),
                 start,
                 len: 0,
+                // A buffer that is not kept must not come back a second time.
                 home: Weak::new(),
             });
         }
     }
 }
 
+/// The buffers that wait for their next use.
 #[derive(Debug, Default)]
-struct Kept {
-    /// By size, a power of two.
-    free: [Vec<Buffer>; (MOST_KEPT - LEAST_KEPT + 1) as usize],
+struct FreeBuffers {
+    /// The lists by size, which is a power of two.
+    free: [Vec<AlignedBuffer>; (KEPT_POWER_MAX - KEPT_POWER_MIN + 1) as usize],
     bytes: usize,
 }
 
-/// A stock of buffers that come back when they are dropped.
+/// A pool of buffers that come back when they are dropped.
 #[derive(Debug)]
-pub struct Buffers {
+pub struct BufferPool {
     /// Guards the lists; nothing is done under it.
-    kept: Mutex<Kept>,
+    free_buffers: Mutex<FreeBuffers>,
     limit: usize,
 }
 
-impl Buffers {
-    /// A stock that keeps at most `limit` bytes for the next who asks.
+impl BufferPool {
+    /// Makes a pool that keeps at most `limit` bytes for later callers.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
-            kept: Mutex::default(),
+            free_buffers: Mutex::default(),
             limit,
         })
     }
 
     /// Lends a buffer of `len` bytes.
-    pub fn lend(self: &Arc<Self>, len: usize) -> Buffer {
-        let size = len.next_power_of_two().max(1 << LEAST_KEPT);
-        let Some(kept) = class(size) else {
-            return Buffer::new(len);
+    pub fn lend(self: &Arc<Self>, len: usize) -> AlignedBuffer {
+        let size = len.next_power_of_two().max(1 << KEPT_POWER_MIN);
+        let Some(class) = size_class(size) else {
+            // Too large to be kept: the system gets it back at once.
+            return AlignedBuffer::new(len);
         };
         let found = {
-            let mut stock = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = stock.free[kept].pop();
-            stock.bytes -= found.as_ref().map_or(0, Buffer::capacity);
+            let mut free = self.lock_free();
+            let found = free.free[class].pop();
+            free.bytes -= found.as_ref().map_or(0, AlignedBuffer::capacity);
             found
         };
-        let mut buffer = found.unwrap_or_else(|| Buffer::new(size));
-        (buffer.len, buffer.home) = (len, Arc::downgrade(self));
+        let mut buffer = found.unwrap_or_else(|| AlignedBuffer::new(size));
+        debug_assert!(len <= buffer.capacity());
+        buffer.len = len;
+        buffer.home = Arc::downgrade(self);
         buffer
     }
 
-    /// Gives back to the system what nobody uses.
-    pub fn shrink(&self) {
-        drop(std::mem::take(
-            &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner),
-        ));
+    /// Gives unused buffers back to the system.
+    pub fn release_unused(&self) {
+        let unused = std::mem::take(&mut *self.lock_free());
+        // Freed without the lock.
+        drop(unused);
     }
 
-    fn put(&self, buffer: Buffer) {
-        let Some(kept) = class(buffer.capacity()) else {
+    /// Locks the lists. A panic while they are locked leaves them whole: nothing is called under
+    /// the lock.
+    fn lock_free(&self) -> MutexGuard<'_, FreeBuffers> {
+        self.free_buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_back(&self, buffer: AlignedBuffer) {
+        let capacity = buffer.capacity();
+        let Some(class) = size_class(capacity) else {
             return;
         };
-        let mut stock = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if stock.bytes + buffer.capacity() <= self.limit {
-            stock.bytes += buffer.capacity();
-            stock.free[kept].push(buffer);
+        let mut free = self.lock_free();
+        if free.bytes + capacity <= self.limit {
+            free.bytes += capacity;
+            free.free[class].push(buffer);
         }
     }
 }
 
-fn class(size: usize) -> Option<usize> {
-    (LEAST_KEPT..=MOST_KEPT).position(|power| size == 1 << power)
+/// Returns the list in which buffers of this size are kept, if they are.
+fn size_class(size: usize) -> Option<usize> {
+    (KEPT_POWER_MIN..=KEPT_POWER_MAX).position(|power| size == 1 << power)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn kept(stock: &Buffers) -> usize {
-        stock.kept.lock().unwrap().bytes
+    fn kept(stock: &BufferPool) -> usize {
+        stock.free_buffers.lock().unwrap().bytes
     }
 
     #[test]
     fn a_buffer_starts_at_a_page_and_has_the_length_asked_for() {
-        let stock = Buffers::new(1 << 20);
+        let stock = BufferPool::new(1 << 20);
         for len in [0, 1, 4096, 5000, 1 << 20, 3 << 20] {
             let mut buffer = stock.lend(len);
             assert_eq!((buffer.len(), buffer.as_ptr() as usize % ALIGN), (len, 0));
@@ -155,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_lent_again_up_to_the_limit() {
-        let stock = Buffers::new(16384);
+        let stock = BufferPool::new(16384);
         let mut lent: Vec<_> = (0..3).map(|_| stock.lend(8000)).collect();
         lent[2].fill(9);
         drop(lent);
@@ -167,7 +188,7 @@ mod tests {
             (4096, 16384),
             "another size is not taken"
         );
-        stock.shrink();
+        stock.release_unused();
         assert_eq!(kept(&stock), 0);
     }
 }

@@ -5,10 +5,10 @@ use teal_types::Timestamp;
 
 /// Tells the time. Civil time may jump; monotonic time never goes back.
 pub trait Clock: Send + Sync {
-    /// Civil time now, for file times.
-    fn civil(&self) -> Timestamp;
-    /// Time since some fixed start, for intervals and deadlines.
-    fn monotonic(&self) -> Duration;
+    /// Returns civil time now, for file times.
+    fn civil_time(&self) -> Timestamp;
+    /// Returns the time since some fixed start, for intervals and deadlines.
+    fn monotonic_time(&self) -> Duration;
 }
 
 /// A clock that can be waited for.
@@ -22,11 +22,11 @@ pub trait Timer: Clock {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    fn civil(&self) -> Timestamp {
+    fn civil_time(&self) -> Timestamp {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         Timestamp::new(t.tv_sec, u32::try_from(t.tv_nsec).unwrap_or(0))
     }
-    fn monotonic(&self) -> Duration {
+    fn monotonic_time(&self) -> Duration {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Duration::new(
             t.tv_sec.unsigned_abs(),
@@ -37,6 +37,7 @@ impl Clock for SystemClock {
 
 impl Timer for SystemClock {
     fn wait_until(&self, until: Duration) {
+        // A time beyond the kernel's range is never reached: the wait lasts for ever.
         let secs = i64::try_from(until.as_secs()).unwrap_or(i64::MAX);
         let until = rustix::time::Timespec {
             tv_sec: secs,
@@ -55,9 +56,9 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_its_time_has_come() {
-        let until = SystemClock.monotonic() + Duration::from_millis(3);
+        let until = SystemClock.monotonic_time() + Duration::from_millis(3);
         SystemClock.wait_until(until);
-        assert!(SystemClock.monotonic() >= until);
+        assert!(SystemClock.monotonic_time() >= until);
         SystemClock.wait_until(Duration::ZERO);
     }
 }

@@ -1,9 +1,9 @@
-//! What the store asks of a disk, and what it may not rely on.
+//! The interface between a store and its disk, with all that a disk does not promise.
 
 use std::io::{self, IoSlice};
 use teal_types::Sector;
 
-/// What is known of a disk when it is opened.
+/// The properties of a disk, known when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskShape {
     /// Size in sectors of 512 bytes.
@@ -12,19 +12,19 @@ pub struct DiskShape {
     pub logical: u32,
     /// Bytes a device may tear as one when a write fails in the middle (at least `logical`).
     pub physical: u32,
-    /// Whether repositioning costs time: heads and platters.
+    /// True if repositioning costs time: heads and platters.
     pub rotational: bool,
-    /// Whether space must be [allocated](Disk::allocate) from a host file system before it can be
+    /// True if space must be [allocated](Disk::allocate) from a host file system before it can be
     /// relied on.
     pub sparse: bool,
 }
 
-/// What the file system below a sparse disk has left, in bytes.
+/// The space of the file system below a sparse disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostRoom {
-    /// What the host can still allocate.
+    /// The bytes that the host can still allocate.
     pub free: u64,
-    /// What it has allocated to the disk already.
+    /// The bytes that it has allocated to the disk already.
     pub allocated: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct HostRoom {
 /// 4. Reads see the newest write, pending or not, until a crash.
 /// 5. All offsets and lengths are whole sectors.
 pub trait Disk: Send + Sync {
-    /// Size and kind.
+    /// Returns size and kind.
     fn shape(&self) -> DiskShape;
 
     /// Fills `buf` from `at`.
@@ -67,18 +67,18 @@ pub trait Disk: Send + Sync {
     /// `StorageFull` when the host has no room; nothing changed then.
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()>;
 
-    /// Returns what the host has left for a [sparse](DiskShape::sparse) disk; `None` where nothing
-    /// bounds it, or that is not known. It reads nothing of the disk itself.
+    /// Returns the space that the host has for a [sparse](DiskShape::sparse) disk; `None` if
+    /// nothing bounds it, or that is not known. It reads nothing of the disk itself.
     fn host_room(&self) -> Option<HostRoom> {
         None
     }
 
-    /// Checks whether what is written can be found again by whoever opens it next: nobody has
-    /// deleted it meanwhile, or cut it short.
+    /// Checks that the written content can be found again by a later opening: that the disk's file
+    /// was not deleted meanwhile, or cut short.
     ///
     /// # Errors
-    /// What has become of it.
-    fn is_there(&self) -> io::Result<()> {
+    /// Says what has become of the file.
+    fn check_present(&self) -> io::Result<()> {
         Ok(())
     }
 

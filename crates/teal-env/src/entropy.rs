@@ -5,8 +5,8 @@ pub trait Entropy: Send + Sync {
     /// Fills `out`.
     fn fill(&self, out: &mut [u8]);
 
-    /// Sixteen random bytes.
-    fn id(&self) -> [u8; 16] {
+    /// Returns sixteen random bytes.
+    fn random_id(&self) -> [u8; 16] {
         let mut out = [0; 16];
         self.fill(&mut out);
         out
@@ -19,6 +19,7 @@ pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&self, out: &mut [u8]) {
+        // The kernel may give fewer bytes than asked for, and a signal may interrupt it.
         let mut done = 0;
         while done < out.len() {
             match rustix::rand::getrandom(&mut out[done..], rustix::rand::GetRandomFlags::empty()) {

@@ -2,192 +2,102 @@
 //!
 //! # How
 //! 1. The file is locked exclusively (`flock`) for as long as it is open for writing, so that a
-//!    store is never mounted twice; of a loop device also the file it lies on ([`beneath`]).
+//!    store is never mounted twice; of a loop device also the file it lies on ([`backing`]).
 //! 2. Whole, aligned transfers bypass the page cache through a second, `O_DIRECT` descriptor:
-//!    memory that is aligned goes as it is, the rest through an aligned buffer. Where the host
-//!    refuses `O_DIRECT`, everything goes through the page cache.
+//!    memory that is aligned goes as it is, the rest through an aligned buffer ([`gather`]). If the
+//!    host refuses `O_DIRECT`, everything goes through the page cache.
 //! 3. A block device that is mounted or otherwise held by the kernel is refused with `O_EXCL`, and
 //!    claimed by a descriptor of its own until it is mounted itself.
 
-mod beneath;
+mod backing;
+mod gather;
+mod opening;
 
-use crate::buffer::ALIGN;
-use crate::{Buffer, Buffers, Disk, DiskShape, HostRoom};
-use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
+pub use opening::{DiskOpenError, OpenMode};
+
+use crate::buffer::{ALIGN, BufferPool};
+use crate::disk::{Disk, DiskShape, HostRoom};
+use gather::{COPY_BUFFER_BYTES, GatheredWrite};
+use rustix::fs::{self, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use teal_types::{SECTOR, Sector};
 
-/// How a store's file or device is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpenMode {
-    /// Reads only, and takes no lock: somebody may be writing, so that what is read may not fit
-    /// together.
-    Look,
-    /// Reads only; takes a shared lock.
-    Read,
-    /// Reads and writes; takes the exclusive lock.
-    Write,
-    /// Makes a new file of this many bytes; refuses one that exists.
-    Create(u64),
-}
-
-/// Why a path cannot be used as a disk.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The host refused.
-    #[error("cannot {doing} {path}")]
-    Io {
-        /// What was tried, as a verb.
-        doing: &'static str,
-        /// The path as given.
-        path: PathBuf,
-        /// The host's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// Someone else has it open.
-    #[error("{path} is in use by another process (mounted already?)")]
-    InUse {
-        /// The path as given.
-        path: PathBuf,
-    },
-    /// What the device lies on is open elsewhere, itself or under another name.
-    #[error("{path} lies on {beneath}, which is in use by another process (mounted already?)")]
-    InUseBeneath {
-        /// The path as given.
-        path: PathBuf,
-        /// The file or device beneath, or the other device over the same.
-        beneath: PathBuf,
-    },
-    /// Neither a regular file nor a block device.
-    #[error("{path} is neither a regular file nor a block device")]
-    WrongKind {
-        /// The path as given.
-        path: PathBuf,
-    },
-}
-
-/// Bytes that one buffer takes of what is copied; what is copied is still in the processor's cache
-/// when it goes out.
-const STEP: usize = 1 << 20;
-/// Buffers kept for the next transfers.
+/// The number of buffers kept for the next transfers.
 const BUFFERS_MAX: usize = 4;
-/// Pieces of aligned memory below this are copied: a copy costs less than a piece of a request of
-/// its own.
-const WORTH_A_PIECE: usize = 16 << 10;
-/// Pieces of one write; the kernel takes 1024.
-const PIECES_MAX: usize = 512;
+/// The least bytes of a part that the device is pointed to: below this, a copy costs less than a
+/// piece of the request of its own.
+const DIRECT_PIECE_MIN: usize = 16 << 10;
 
 /// A file or block device as a [`Disk`].
 #[derive(Debug)]
 pub struct FileDisk {
-    file: std::fs::File,
-    direct: Option<std::fs::File>,
+    file: File,
+    direct: Option<File>,
     shape: DiskShape,
-    /// What keeps others from mounting the block device.
+    /// The descriptor that keeps others from mounting the block device.
     claim: Mutex<Option<OwnedFd>>,
-    /// The locks on what the block device lies on.
-    _beneath: Vec<OwnedFd>,
-    buffers: Arc<Buffers>,
+    /// The locks on the layers beneath the block device.
+    _backing: Vec<OwnedFd>,
+    buffers: Arc<BufferPool>,
 }
 
 impl FileDisk {
     /// Opens `path`.
     ///
     /// # Errors
-    /// [`OpenError`], naming the path.
-    pub fn open(path: &Path, mode: OpenMode) -> Result<Self, OpenError> {
-        let doing = if matches!(mode, OpenMode::Create(_)) {
-            "make"
-        } else {
-            "open"
-        };
-        let io = |source: io::Error| OpenError::Io {
-            doing,
+    /// [`DiskOpenError`], naming the path.
+    pub fn open(path: &Path, mode: OpenMode) -> Result<Self, DiskOpenError> {
+        let failed = |source: io::Error| DiskOpenError::Io {
+            doing: mode.verb(),
             path: path.to_owned(),
             source,
         };
-        let kind = std::fs::metadata(path).map(|meta| meta.file_type());
-        if kind
-            .as_ref()
-            .is_ok_and(|kind| !kind.is_file() && !kind.is_block_device())
-        {
-            // Not opened: a pipe would wait for somebody at its other end.
-            return Err(OpenError::WrongKind {
-                path: path.to_owned(),
-            });
-        }
-        let is_block = kind.is_ok_and(|kind| kind.is_block_device());
-        let flags = match mode {
-            OpenMode::Look | OpenMode::Read => OFlags::RDONLY,
-            OpenMode::Write => OFlags::RDWR,
-            OpenMode::Create(_) => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
-        } | OFlags::CLOEXEC;
-        let open = |flags| {
-            fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| match e {
-                Errno::BUSY => OpenError::InUse {
-                    path: path.to_owned(),
-                },
-                e => io(e.into()),
-            })
+        let is_block = is_block_device(path)?;
+        let flags = mode.flags();
+        // Claimed before it is opened for use: a mounted device is refused here.
+        let claim = if is_block && mode == OpenMode::Write {
+            Some(open_descriptor(path, mode, flags | OFlags::EXCL)?)
+        } else {
+            None
         };
-        let claim = (is_block && mode == OpenMode::Write)
-            .then(|| open(flags | OFlags::EXCL))
-            .transpose()?;
-        let fd = open(flags)?;
-        let lock = match mode {
-            OpenMode::Look => None,
-            OpenMode::Read => Some(FlockOperation::NonBlockingLockShared),
-            OpenMode::Write | OpenMode::Create(_) => Some(FlockOperation::NonBlockingLockExclusive),
-        };
-        lock.map_or(Ok(()), |lock| fs::flock(&fd, lock))
-            .map_err(|e| match e {
-                Errno::AGAIN => OpenError::InUse {
-                    path: path.to_owned(),
-                },
-                e => io(e.into()),
-            })?;
-        let meta = std::fs::File::from(fd.try_clone().map_err(io)?)
-            .metadata()
-            .map_err(io)?;
+        let file = File::from(open_descriptor(path, mode, flags)?);
+        lock_file(&file, path, mode)?;
+        // The path may lead elsewhere by now: the descriptor counts.
+        let meta = file.metadata().map_err(failed)?;
         if !meta.is_file() && !meta.file_type().is_block_device() {
-            return Err(OpenError::WrongKind {
+            return Err(DiskOpenError::WrongKind {
                 path: path.to_owned(),
             });
         }
-        let is_locked = is_block && mode != OpenMode::Look;
-        let beneath = if is_locked {
-            beneath::lock(path, meta.rdev(), mode)?
+        let backing = if is_block && mode != OpenMode::ReadUnlocked {
+            backing::lock_backing(path, meta.rdev(), mode)?
         } else {
             Vec::new()
         };
-        if let OpenMode::Create(bytes) = mode
-            && let Err(e) = fs::ftruncate(&fd, bytes / SECTOR * SECTOR)
-        {
-            let _ = fs::unlink(path);
-            return Err(io(e.into()));
+        if let OpenMode::Create(bytes) = mode {
+            if let Err(errno) = fs::ftruncate(&file, bytes / SECTOR * SECTOR) {
+                let _ = fs::unlink(path);
+                return Err(failed(errno.into()));
+            }
+            sync_parent_directory(path).map_err(failed)?;
         }
-        if matches!(mode, OpenMode::Create(_)) {
-            sync_name(path).map_err(io)?;
-        }
-        let shape = shape_of(&fd, is_block, meta.rdev()).map_err(io)?;
+        let shape = read_shape(&file, is_block, meta.rdev()).map_err(failed)?;
+        debug_assert!(shape.logical <= shape.physical);
         let direct_flags = (flags & !(OFlags::CREATE | OFlags::EXCL)) | OFlags::DIRECT;
-        let direct = fs::open(path, direct_flags, Mode::empty())
-            .ok()
-            .map(std::fs::File::from);
-        let buffers = Buffers::new(BUFFERS_MAX * STEP);
+        let direct = fs::open(path, direct_flags, Mode::empty());
         Ok(Self {
-            file: fd.into(),
-            direct,
+            file,
+            direct: direct.ok().map(File::from),
             shape,
             claim: Mutex::new(claim),
-            _beneath: beneath,
-            buffers,
+            _backing: backing,
+            buffers: BufferPool::new(BUFFERS_MAX * COPY_BUFFER_BYTES),
         })
     }
 
@@ -197,79 +107,128 @@ impl FileDisk {
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The same disk, forced through the page cache (for hosts where `O_DIRECT` is slow or broken).
+    /// Forces all transfers through the page cache (for hosts on which `O_DIRECT` is slow or
+    /// broken).
     #[must_use]
-    pub fn buffered(mut self) -> Self {
+    pub fn without_direct_io(mut self) -> Self {
         self.direct = None;
         self
     }
 
-    fn direct_for(&self, at: Sector, len: usize) -> Option<&std::fs::File> {
+    /// Returns the descriptor for direct transfers, if this one is of whole logical blocks.
+    fn direct_for(&self, at: Sector, len: usize) -> Option<&File> {
         let unit = u64::from(self.shape.logical);
-        self.direct
-            .as_ref()
-            .filter(|_| at.byte().is_multiple_of(unit) && (len as u64).is_multiple_of(unit))
+        let is_whole = at.byte_offset().is_multiple_of(unit) && (len as u64).is_multiple_of(unit);
+        self.direct.as_ref().filter(|_| is_whole)
     }
 }
 
+/// Returns whether a path leads to a block device. A path that leads nowhere is left to the
+/// opening, which may make it.
+fn is_block_device(path: &Path) -> Result<bool, DiskOpenError> {
+    let Ok(meta) = std::fs::metadata(path) else {
+        return Ok(false);
+    };
+    let kind = meta.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        // Not opened: a pipe would wait for a process at its other end.
+        return Err(DiskOpenError::WrongKind {
+            path: path.to_owned(),
+        });
+    }
+    Ok(kind.is_block_device())
+}
+
+fn open_descriptor(path: &Path, mode: OpenMode, flags: OFlags) -> Result<OwnedFd, DiskOpenError> {
+    fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|errno| match errno {
+        Errno::BUSY => DiskOpenError::InUse {
+            path: path.to_owned(),
+        },
+        errno => DiskOpenError::Io {
+            doing: mode.verb(),
+            path: path.to_owned(),
+            source: errno.into(),
+        },
+    })
+}
+
+fn lock_file(file: &File, path: &Path, mode: OpenMode) -> Result<(), DiskOpenError> {
+    let Some(operation) = mode.lock_operation() else {
+        return Ok(());
+    };
+    fs::flock(file, operation).map_err(|errno| match errno {
+        // Another process holds a lock that excludes this one.
+        Errno::AGAIN => DiskOpenError::InUse {
+            path: path.to_owned(),
+        },
+        errno => DiskOpenError::Io {
+            doing: mode.verb(),
+            path: path.to_owned(),
+            source: errno.into(),
+        },
+    })
+}
+
 /// Makes the name of a new file durable.
-fn sync_name(path: &Path) -> io::Result<()> {
-    let dir = path
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+fn sync_parent_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = fs::open(
-        dir,
+        parent.unwrap_or(Path::new(".")),
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     )?;
     match fs::fsync(&dir) {
-        // A file system whose directories are not synced by themselves.
+        // Some file systems do not sync directories by themselves.
         Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
-        Err(e) => Err(e.into()),
+        Err(errno) => Err(errno.into()),
     }
 }
 
-fn shape_of(fd: &OwnedFd, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
-    let bytes = fs::seek(fd, fs::SeekFrom::End(0))?;
+/// Asks the kernel for the properties of the disk.
+fn read_shape(file: &File, is_block: bool, rdev: u64) -> io::Result<DiskShape> {
+    // A device has no length in its metadata.
+    let bytes = fs::seek(file, fs::SeekFrom::End(0))?;
     let (logical, physical) = if is_block {
-        (fs::ioctl_blksszget(fd)?, fs::ioctl_blkpbszget(fd)?)
+        (fs::ioctl_blksszget(file)?, fs::ioctl_blkpbszget(file)?)
     } else {
         (512, 4096)
-    };
-    let rotational = is_block && {
-        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
-        let base = format!("/sys/dev/block/{major}:{minor}");
-        ["queue/rotational", "../queue/rotational"]
-            .iter()
-            .any(|p| std::fs::read_to_string(format!("{base}/{p}")).is_ok_and(|s| s.trim() == "1"))
     };
     Ok(DiskShape {
         sectors: bytes / SECTOR,
         logical,
         physical: physical.max(logical),
-        rotational,
+        rotational: is_block && is_rotational(rdev),
         sparse: !is_block,
+    })
+}
+
+/// Returns whether a block device, or the disk of which it is a partition, has platters.
+fn is_rotational(rdev: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    let base = format!("/sys/dev/block/{major}:{minor}");
+    let mut files = ["queue/rotational", "../queue/rotational"].iter();
+    files.any(|file| {
+        let text = std::fs::read_to_string(format!("{base}/{file}"));
+        text.is_ok_and(|text| text.trim() == "1")
     })
 }
 
 impl FileDisk {
     /// Returns whether the device can be pointed to this memory.
-    fn suits(&self, memory: &[u8]) -> bool {
-        memory
-            .as_ptr()
-            .addr()
-            .is_multiple_of(ALIGN.min(self.shape.logical as usize))
-            && memory.len().is_multiple_of(self.shape.logical as usize)
+    fn is_aligned(&self, memory: &[u8]) -> bool {
+        let unit = self.shape.logical as usize;
+        let address = memory.as_ptr().addr();
+        address.is_multiple_of(ALIGN.min(unit)) && memory.len().is_multiple_of(unit)
     }
 
-    fn read_direct(&self, direct: &std::fs::File, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        if self.suits(buf) {
-            return direct.read_exact_at(buf, at.byte());
+    fn read_direct(&self, direct: &File, at: Sector, buf: &mut [u8]) -> io::Result<()> {
+        if self.is_aligned(buf) {
+            return direct.read_exact_at(buf, at.byte_offset());
         }
-        let mut aligned = self.buffers.lend(STEP);
-        let mut at = at.byte();
-        for part in buf.chunks_mut(STEP) {
+        // Memory that is not aligned is read by way of a buffer.
+        let mut aligned = self.buffers.lend(COPY_BUFFER_BYTES);
+        let mut at = at.byte_offset();
+        for part in buf.chunks_mut(COPY_BUFFER_BYTES) {
             let read = &mut aligned[..part.len()];
             direct.read_exact_at(read, at)?;
             part.copy_from_slice(read);
@@ -278,90 +237,24 @@ impl FileDisk {
         Ok(())
     }
 
-    fn write_direct(
-        &self,
-        direct: &std::fs::File,
-        at: Sector,
-        parts: &[IoSlice<'_>],
-    ) -> io::Result<()> {
-        let mut request = Request {
-            at: at.byte(),
-            len: 0,
-            pieces: Vec::new(),
-            copied: self.buffers.lend(STEP),
-            filled: 0,
-        };
+    fn write_direct(&self, direct: &File, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let copies = self.buffers.lend(COPY_BUFFER_BYTES);
+        let mut request = GatheredWrite::new(at.byte_offset(), copies);
         let unit = self.shape.logical as usize;
         for part in parts {
-            if part.len() >= WORTH_A_PIECE && self.suits(part) && request.len.is_multiple_of(unit) {
-                request.len += part.len();
-                request.pieces.push(Piece::Direct(part));
+            // A part may only be passed on as it is where a block begins: the device takes pieces
+            // of whole blocks.
+            let is_at_block = request.len().is_multiple_of(unit);
+            if part.len() >= DIRECT_PIECE_MIN && self.is_aligned(part) && is_at_block {
+                request.append_direct(part);
             } else {
-                request.copy(part, direct)?;
+                request.append_copy(part, direct)?;
             }
-            if request.pieces.len() >= PIECES_MAX && request.len.is_multiple_of(unit) {
-                request.send(direct)?;
-            }
-        }
-        request.send(direct)
-    }
-}
-
-/// A part of a request: memory the device is pointed to, or so many bytes of what was copied.
-enum Piece<'a> {
-    Direct(&'a [u8]),
-    Copied(usize),
-}
-
-/// A write that is being gathered.
-struct Request<'a> {
-    at: u64,
-    len: usize,
-    pieces: Vec<Piece<'a>>,
-    copied: Buffer,
-    filled: usize,
-}
-
-impl Request<'_> {
-    fn copy(&mut self, mut part: &[u8], to: &std::fs::File) -> io::Result<()> {
-        while !part.is_empty() {
-            let (now, later) = part.split_at(part.len().min(STEP - self.filled));
-            self.copied[self.filled..self.filled + now.len()].copy_from_slice(now);
-            match self.pieces.last_mut() {
-                Some(Piece::Copied(len)) => *len += now.len(),
-                _ => self.pieces.push(Piece::Copied(now.len())),
-            }
-            (self.filled, self.len, part) = (self.filled + now.len(), self.len + now.len(), later);
-            if self.filled == STEP {
-                self.send(to)?;
+            if request.is_full() && request.len().is_multiple_of(unit) {
+                request.write_out(direct)?;
             }
         }
-        Ok(())
-    }
-
-    fn send(&mut self, to: &std::fs::File) -> io::Result<()> {
-        let mut copied = &self.copied[..self.filled];
-        let pieces = self.pieces.drain(..).map(|piece| match piece {
-            Piece::Direct(part) => IoSlice::new(part),
-            Piece::Copied(len) => {
-                let (part, rest) = copied.split_at(len);
-                copied = rest;
-                IoSlice::new(part)
-            }
-        });
-        let mut pieces: Vec<IoSlice<'_>> = pieces.collect();
-        let mut rest = &mut pieces[..];
-        while !rest.is_empty() {
-            match rustix::io::retry_on_intr(|| rustix::io::pwritev(to, rest, self.at))? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                written => {
-                    self.at += written as u64;
-                    IoSlice::advance_slices(&mut rest, written);
-                }
-            }
-        }
-        (self.len, self.filled) = (0, 0);
-        Ok(())
+        request.write_out(direct)
     }
 }
 
@@ -373,21 +266,24 @@ impl Disk for FileDisk {
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         if let Some(direct) = self.direct_for(at, buf.len()) {
             match self.read_direct(direct, at, buf) {
-                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
-                done => return done,
+                // The host refuses this direct transfer; the page cache takes it.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                result => return result,
             }
         }
-        self.file.read_exact_at(buf, at.byte())
+        self.file.read_exact_at(buf, at.byte_offset())
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        if let Some(direct) = self.direct_for(at, parts.iter().map(|p| p.len()).sum()) {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if let Some(direct) = self.direct_for(at, len) {
             match self.write_direct(direct, at, parts) {
-                Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
-                done => return done,
+                // As when reading. A part that has been written is written again.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                result => return result,
             }
         }
-        let mut at = at.byte();
+        let mut at = at.byte_offset();
         for part in parts {
             self.file.write_all_at(part, at)?;
             at += part.len() as u64;
@@ -403,20 +299,17 @@ impl Disk for FileDisk {
         if !self.shape.sparse {
             return Ok(());
         }
-        match fs::fallocate(
-            &self.file,
-            FallocateFlags::KEEP_SIZE,
-            at.byte(),
-            sectors * SECTOR,
-        ) {
+        let bytes = sectors * SECTOR;
+        let keep_size = FallocateFlags::KEEP_SIZE;
+        match fs::fallocate(&self.file, keep_size, at.byte_offset(), bytes) {
             Ok(()) => Ok(()),
-            // A host without fallocate: writing zeros where nothing is stored yet takes the space
+            // A host without fallocate: writing zeros into a range without content takes the space
             // as well.
             Err(Errno::OPNOTSUPP) => {
-                self.write_at(at, &[IoSlice::new(&vec![0; (sectors * SECTOR) as usize])])?;
+                self.write_at(at, &[IoSlice::new(&vec![0; bytes as usize])])?;
                 self.sync()
             }
-            Err(e) => Err(e.into()),
+            Err(errno) => Err(errno.into()),
         }
     }
 
@@ -432,35 +325,34 @@ impl Disk for FileDisk {
         })
     }
 
-    fn is_there(&self) -> io::Result<()> {
+    fn check_present(&self) -> io::Result<()> {
         let meta = self.file.metadata()?;
-        match meta.is_file() {
-            true if meta.nlink() == 0 => Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "its file was deleted",
-            )),
-            true if meta.len() < self.shape.sectors * SECTOR => Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "its file was cut short",
-            )),
-            _ => Ok(()),
+        if !meta.is_file() {
+            return Ok(());
         }
+        // An open file lives on without a name, but no later opening finds it.
+        if meta.nlink() == 0 {
+            let what = "its file was deleted";
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        }
+        if meta.len() < self.shape.sectors * SECTOR {
+            let what = "its file was cut short";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        Ok(())
     }
 
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(fs::fallocate(
-            &self.file,
-            flags,
-            at.byte(),
-            sectors * SECTOR,
-        )?)
+        let bytes = sectors * SECTOR;
+        Ok(fs::fallocate(&self.file, flags, at.byte_offset(), bytes)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     fn temp(bytes: u64) -> (tempfile::TempDir, PathBuf, FileDisk) {
         let dir = tempfile::tempdir_in(
@@ -489,10 +381,10 @@ mod tests {
     #[test]
     fn a_transfer_larger_than_a_buffer_is_whole() {
         let (_dir, _path, disk) = temp(8 << 20);
-        let data: Vec<u8> = (0..2 * STEP + 3 * 4096)
+        let data: Vec<u8> = (0..2 * COPY_BUFFER_BYTES + 3 * 4096)
             .map(|i| (i / 4096 % 251) as u8)
             .collect();
-        let (head, tail) = data.split_at(STEP - 512);
+        let (head, tail) = data.split_at(COPY_BUFFER_BYTES - 512);
         disk.write_at(Sector::new(8), &[IoSlice::new(head), IoSlice::new(tail)])
             .unwrap();
         let mut back = vec![0; data.len()];
@@ -503,13 +395,13 @@ mod tests {
     #[test]
     fn aligned_and_other_memory_mix_in_one_write() {
         let (_dir, _path, disk) = temp(4 << 20);
-        let stock = Buffers::new(0);
-        let mut aligned = stock.lend(3 * WORTH_A_PIECE);
+        let stock = BufferPool::new(0);
+        let mut aligned = stock.lend(3 * DIRECT_PIECE_MIN);
         aligned
             .iter_mut()
             .enumerate()
             .for_each(|(i, byte)| *byte = (i / 512 % 250) as u8);
-        let (one, two) = aligned.split_at(WORTH_A_PIECE);
+        let (one, two) = aligned.split_at(DIRECT_PIECE_MIN);
         let header = [251; 512];
         let odd = [252; 700];
         let parts: Vec<&[u8]> = vec![&header, one, two, &odd, one, &[253; 324], two];
@@ -525,10 +417,10 @@ mod tests {
         let mut back = stock.lend(whole.len());
         disk.read_at(Sector::new(5), &mut back).unwrap();
         assert!(back[..] == whole[..]);
-        disk.read_at(Sector::new(6), &mut back[1..WORTH_A_PIECE + 1])
+        disk.read_at(Sector::new(6), &mut back[1..DIRECT_PIECE_MIN + 1])
             .unwrap();
         assert!(
-            back[1..WORTH_A_PIECE + 1] == *one,
+            back[1..DIRECT_PIECE_MIN + 1] == *one,
             "memory that is not aligned"
         );
     }
@@ -538,9 +430,9 @@ mod tests {
         let (_dir, path, disk) = temp(1 << 16);
         assert!(matches!(
             FileDisk::open(&path, OpenMode::Write),
-            Err(OpenError::InUse { .. })
+            Err(DiskOpenError::InUse { .. })
         ));
-        let look = FileDisk::open(&path, OpenMode::Look).unwrap();
+        let look = FileDisk::open(&path, OpenMode::ReadUnlocked).unwrap();
         drop(disk);
         assert!(
             look.write_at(Sector::new(0), &[IoSlice::new(&[1; 512])])
@@ -553,16 +445,19 @@ mod tests {
     #[test]
     fn a_file_that_is_deleted_or_cut_short_is_not_there() {
         let (_dir, path, disk) = temp(1 << 20);
-        disk.is_there().unwrap();
+        disk.check_present().unwrap();
         disk.file.set_len(1 << 19).unwrap();
         assert_eq!(
-            disk.is_there().unwrap_err().kind(),
+            disk.check_present().unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof
         );
         disk.file.set_len(1 << 21).unwrap();
-        disk.is_there().unwrap();
+        disk.check_present().unwrap();
         std::fs::remove_file(path).unwrap();
-        assert_eq!(disk.is_there().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            disk.check_present().unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[test]
@@ -575,7 +470,7 @@ mod tests {
         assert!(said.contains("gone"), "{said}");
         assert!(matches!(
             FileDisk::open(Path::new("/dev/null"), OpenMode::Read),
-            Err(OpenError::WrongKind { .. })
+            Err(DiskOpenError::WrongKind { .. })
         ));
     }
 

@@ -13,10 +13,10 @@ mod memory;
 mod replace;
 mod seeded;
 
-pub use buffer::{Buffer, Buffers};
+pub use buffer::{AlignedBuffer, BufferPool};
 pub use clock::{Clock, SystemClock, Timer};
 pub use disk::{Disk, DiskShape, HostRoom};
 pub use entropy::{Entropy, SystemEntropy};
-pub use file::{FileDisk, OpenError, OpenMode};
+pub use file::{DiskOpenError, FileDisk, OpenMode};
 pub use memory::MemDisk;
-pub use replace::{Existing, replace_file};
+pub use replace::{ExistingFile, replace_file};

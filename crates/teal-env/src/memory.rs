@@ -13,17 +13,15 @@ pub struct MemDisk {
 }
 
 impl MemDisk {
-    /// A zeroed disk of `sectors` with 512-byte physical sectors.
+    /// Makes a zeroed disk of `sectors` with 512-byte physical sectors.
     pub fn new(sectors: u64) -> Self {
-        Self::from_bytes(vec![
-            0;
-            usize::try_from(sectors * SECTOR)
-                .expect("fits the address space")
-        ])
+        let bytes = usize::try_from(sectors * SECTOR).expect("fits the address space");
+        Self::from_bytes(vec![0; bytes])
     }
 
-    /// A disk with this content, rounded down to whole sectors.
+    /// Makes a disk with this content, rounded down to whole sectors.
     pub fn from_bytes(mut bytes: Vec<u8>) -> Self {
+        // A rest that is no whole sector cannot be addressed.
         let sectors = bytes.len() as u64 / SECTOR;
         bytes.truncate((sectors * SECTOR) as usize);
         let shape = DiskShape {
@@ -39,7 +37,7 @@ impl MemDisk {
         }
     }
 
-    /// A copy of the whole content.
+    /// Returns a copy of the whole content.
     pub fn snapshot(&self) -> Vec<u8> {
         self.bytes
             .read()
@@ -47,21 +45,23 @@ impl MemDisk {
             .clone()
     }
 
-    fn range(&self, at: Sector, len: usize) -> io::Result<std::ops::Range<usize>> {
-        let end = at
-            .byte()
-            .checked_add(len as u64)
-            .filter(|&e| e <= self.shape.sectors * SECTOR);
-        if !(len as u64).is_multiple_of(SECTOR) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a whole number of sectors",
-            ));
+    /// Returns the bytes of a transfer, if it is one of whole sectors within the disk.
+    fn byte_range(&self, at: Sector, len: usize) -> io::Result<std::ops::Range<usize>> {
+        let len = len as u64;
+        if !len.is_multiple_of(SECTOR) {
+            let what = "not a whole number of sectors";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let end = end.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::UnexpectedEof, "beyond the end of the disk")
-        })?;
-        Ok(at.byte() as usize..end as usize)
+        let size = self.shape.sectors * SECTOR;
+        // Checked without overflow: a sector address has 48 bits, but a caller may pass any number.
+        let end = at.byte_offset().checked_add(len);
+        match end.filter(|end| *end <= size) {
+            Some(end) => Ok(at.byte_offset() as usize..end as usize),
+            None => {
+                let what = "beyond the end of the disk";
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+            }
+        }
     }
 }
 
@@ -70,12 +70,12 @@ impl Disk for MemDisk {
         self.shape
     }
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        let range = self.range(at, buf.len())?;
+        let range = self.byte_range(at, buf.len())?;
         buf.copy_from_slice(&self.bytes.read().unwrap_or_else(PoisonError::into_inner)[range]);
         Ok(())
     }
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        let range = self.range(at, parts.iter().map(|p| p.len()).sum())?;
+        let range = self.byte_range(at, parts.iter().map(|p| p.len()).sum())?;
         let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
         let mut from = range.start;
         for part in parts {

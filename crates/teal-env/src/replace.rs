@@ -15,36 +15,38 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Says what becomes of a file that has the name already.
+/// Says whether a file that has the name already is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
+pub enum ExistingFile {
     /// The file stays, and writing fails with [`io::ErrorKind::AlreadyExists`].
-    Stays,
+    Keep,
     /// The file is replaced.
-    Replaced,
+    Replace,
 }
 
 /// Writes `bytes` as the whole content of the file `path`.
 ///
 /// # Errors
-/// What the file system answers; the file at `path` is then what it was before, unless the
-/// directory alone could not be synced.
-pub fn replace_file(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
+/// Returns the file system's error. The file at `path` is then as before, unless the directory
+/// alone could not be synced.
+pub fn replace_file(path: &Path, bytes: &[u8], existing: ExistingFile) -> io::Result<()> {
     let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = parent.unwrap_or(Path::new("."));
-    let id = u128::from_ne_bytes(SystemEntropy.id());
+    let id = u128::from_ne_bytes(SystemEntropy.random_id());
     let temporary = dir.join(format!(".new-{id:032x}"));
 
+    // Written beside its place, so that the rename stays within one file system and is atomic.
     let written = write_new(&temporary, bytes).and_then(|()| match existing {
-        Existing::Replaced => fs::rename(&temporary, path),
+        ExistingFile::Replace => fs::rename(&temporary, path),
         // A link, unlike a rename, fails if the name is taken.
-        Existing::Stays => fs::hard_link(&temporary, path),
+        ExistingFile::Keep => fs::hard_link(&temporary, path),
     });
-    if written.is_err() || existing == Existing::Stays {
-        // After a failure it may be gone already; what matters then is the error above.
+    if written.is_err() || existing == ExistingFile::Keep {
+        // After a failure the file may be gone already; the error above is the one that matters.
         let _ = fs::remove_file(&temporary);
     }
     written?;
+    // The name is durable only with the directory.
     let opened = OpenOptions::new().read(true).open(dir)?;
     opened.sync_all()
 }
@@ -78,8 +80,8 @@ mod tests {
     fn a_file_is_replaced_as_a_whole_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("setting");
-        replace_file(&path, b"one", Existing::Replaced).unwrap();
-        replace_file(&path, b"two", Existing::Replaced).unwrap();
+        replace_file(&path, b"one", ExistingFile::Replace).unwrap();
+        replace_file(&path, b"two", ExistingFile::Replace).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(names(dir.path()), ["setting"]);
@@ -89,8 +91,8 @@ mod tests {
     fn what_is_to_stay_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
-        replace_file(&path, b"one", Existing::Stays).unwrap();
-        let refused = replace_file(&path, b"two", Existing::Stays).unwrap_err();
+        replace_file(&path, b"one", ExistingFile::Keep).unwrap();
+        let refused = replace_file(&path, b"two", ExistingFile::Keep).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(names(dir.path()), ["key"]);
@@ -101,9 +103,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let taken = dir.path().join("taken");
         fs::create_dir(&taken).unwrap();
-        replace_file(&taken, b"one", Existing::Replaced).unwrap_err();
+        replace_file(&taken, b"one", ExistingFile::Replace).unwrap_err();
         let missing = dir.path().join("missing/file");
-        let refused = replace_file(&missing, b"one", Existing::Replaced).unwrap_err();
+        let refused = replace_file(&missing, b"one", ExistingFile::Replace).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::NotFound);
         assert_eq!(names(dir.path()), ["taken"]);
     }

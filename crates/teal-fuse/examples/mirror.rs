@@ -31,8 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use teal_fuse::{
-    BdiKnob, Delivery, DirBuffer, Entry, InitConfig, InitFlags, MountOptions, NodeId, Operation,
-    Reply, Request, Serve, Session, SetAttr, StatFs, TimeSet, Unmount, set_bdi,
+    BdiKnob, Delivery, DirBuffer, FuseMountOptions, FuseOperation, FuseSession, InitConfig,
+    InitFlags, KernelRequest, LookupEntry, NodeId, ReplySender, RequestHandler, SetattrRequest,
+    StatfsReply, TimeSet, UnmountMode, set_bdi,
 };
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -123,8 +124,8 @@ fn attr(stat: &Stat) -> Attr {
     }
 }
 
-fn entry(stat: &Stat) -> Entry {
-    Entry {
+fn entry(stat: &Stat) -> LookupEntry {
+    LookupEntry {
         node: NodeId::new(stat.st_ino),
         generation: 0,
         attr: attr(stat),
@@ -163,14 +164,14 @@ impl Mirror {
     }
 
     /// Finds a name and counts one lookup of it.
-    fn lookup(&self, dir: &Node, name: &[u8]) -> Answer<Entry> {
+    fn lookup(&self, dir: &Node, name: &[u8]) -> Answer<LookupEntry> {
         let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.remember(Node::new(Open::Path(
             rustix::fs::openat(dir.path(), name, how, Mode::empty())?.into(),
         )))
     }
 
-    fn remember(&self, node: Node) -> Answer<Entry> {
+    fn remember(&self, node: Node) -> Answer<LookupEntry> {
         let stat = node.stat()?;
         if let Some(known) = self.nodes.read().get(&stat.st_ino) {
             known.lookups.fetch_add(1, Relaxed);
@@ -197,14 +198,14 @@ impl Mirror {
         }
     }
 
-    fn entry(&self, found: Answer<Entry>, reply: Reply) {
+    fn entry(&self, found: Answer<LookupEntry>, reply: ReplySender) {
         match found {
             Ok(entry) => {
-                if reply.entry(&entry) == Delivery::Lost {
+                if reply.send_entry(&entry) == Delivery::Lost {
                     self.forget(entry.node, 1);
                 }
             }
-            Err(errno) => reply.error(errno),
+            Err(errno) => reply.send_error(errno),
         }
     }
 
@@ -243,7 +244,7 @@ impl Mirror {
         Ok(buffer)
     }
 
-    fn set(&self, node: &Node, set: &SetAttr) -> Answer<Attr> {
+    fn set(&self, node: &Node, set: &SetattrRequest) -> Answer<Attr> {
         if let Some(perm) = set.perm {
             rustix::fs::chmod(magic(&node.path()), Mode::from_raw_mode(u32::from(perm)))?;
         }
@@ -264,10 +265,10 @@ impl Mirror {
         node.stat().map(|stat| attr(&stat))
     }
 
-    fn make(&self, dir: &Node, operation: &Operation<'_>) -> Answer<Entry> {
+    fn make(&self, dir: &Node, operation: &FuseOperation<'_>) -> Answer<LookupEntry> {
         match *operation {
-            Operation::Lookup { name } => self.lookup(dir, name),
-            Operation::Mknod {
+            FuseOperation::Lookup { name } => self.lookup(dir, name),
+            FuseOperation::Mknod {
                 name,
                 kind: FileType::File,
                 perm,
@@ -282,7 +283,7 @@ impl Mirror {
                 )?;
                 self.remember(Node::new(Open::Data(file.into())))
             }
-            Operation::Mknod {
+            FuseOperation::Mknod {
                 name,
                 kind,
                 perm,
@@ -294,15 +295,15 @@ impl Mirror {
                 rustix::fs::mknodat(dir.path(), name, kind, mode, u64::from(rdev))?;
                 self.lookup(dir, name)
             }
-            Operation::Mkdir { name, perm, .. } => {
+            FuseOperation::Mkdir { name, perm, .. } => {
                 rustix::fs::mkdirat(dir.path(), name, Mode::from_raw_mode(u32::from(perm)))?;
                 self.lookup(dir, name)
             }
-            Operation::Symlink { name, target } => {
+            FuseOperation::Symlink { name, target } => {
                 rustix::fs::symlinkat(target, dir.path(), name)?;
                 self.lookup(dir, name)
             }
-            Operation::Link { target, name } => {
+            FuseOperation::Link { target, name } => {
                 let from = self.node(target)?;
                 rustix::fs::linkat(
                     CWD,
@@ -317,13 +318,15 @@ impl Mirror {
         }
     }
 
-    fn change(&self, node: &Node, operation: &Operation<'_>) -> Answer<()> {
+    fn change(&self, node: &Node, operation: &FuseOperation<'_>) -> Answer<()> {
         match *operation {
-            Operation::Unlink { name } => rustix::fs::unlinkat(node.path(), name, AtFlags::empty()),
-            Operation::Rmdir { name } => {
+            FuseOperation::Unlink { name } => {
+                rustix::fs::unlinkat(node.path(), name, AtFlags::empty())
+            }
+            FuseOperation::Rmdir { name } => {
                 rustix::fs::unlinkat(node.path(), name, AtFlags::REMOVEDIR)
             }
-            Operation::Rename {
+            FuseOperation::Rename {
                 name,
                 new_parent,
                 new_name,
@@ -335,12 +338,12 @@ impl Mirror {
                 new_name,
                 flags,
             ),
-            Operation::Fsync { datasync: true, .. } => rustix::fs::fdatasync(node.file()?),
-            Operation::Fsync { .. } => rustix::fs::fsync(node.file()?),
-            Operation::Fsyncdir { .. } => {
+            FuseOperation::Fsync { datasync: true, .. } => rustix::fs::fdatasync(node.file()?),
+            FuseOperation::Fsync { .. } => rustix::fs::fsync(node.file()?),
+            FuseOperation::Fsyncdir { .. } => {
                 rustix::fs::fsync(node.data(OFlags::RDONLY | OFlags::DIRECTORY)?)
             }
-            Operation::Fallocate {
+            FuseOperation::Fallocate {
                 offset,
                 length,
                 mode,
@@ -350,51 +353,51 @@ impl Mirror {
         }
     }
 
-    fn answer(&self, node: &Node, operation: &Operation<'_>, reply: Reply) -> Answer<()> {
+    fn answer(&self, node: &Node, operation: &FuseOperation<'_>, reply: ReplySender) -> Answer<()> {
         match *operation {
-            Operation::Lookup { .. }
-            | Operation::Mknod { .. }
-            | Operation::Mkdir { .. }
-            | Operation::Symlink { .. }
-            | Operation::Link { .. } => match self.make(node, operation) {
-                Err(Errno::NOENT) if matches!(operation, Operation::Lookup { .. }) => {
-                    reply.negative_entry(EVER)
+            FuseOperation::Lookup { .. }
+            | FuseOperation::Mknod { .. }
+            | FuseOperation::Mkdir { .. }
+            | FuseOperation::Symlink { .. }
+            | FuseOperation::Link { .. } => match self.make(node, operation) {
+                Err(Errno::NOENT) if matches!(operation, FuseOperation::Lookup { .. }) => {
+                    reply.send_negative_entry(EVER)
                 }
                 found => self.entry(found, reply),
             },
-            Operation::Getattr { .. } => node_attr(node.stat().map(|stat| attr(&stat)), reply),
-            Operation::Setattr(ref set) => node_attr(self.set(node, set), reply),
-            Operation::Readlink => match rustix::fs::readlinkat(node.path(), "", Vec::new()) {
-                Ok(target) => reply.data(target.as_bytes()),
-                Err(errno) => reply.error(errno),
+            FuseOperation::Getattr { .. } => node_attr(node.stat().map(|stat| attr(&stat)), reply),
+            FuseOperation::Setattr(ref set) => node_attr(self.set(node, set), reply),
+            FuseOperation::Readlink => match rustix::fs::readlinkat(node.path(), "", Vec::new()) {
+                Ok(target) => reply.send_data(target.as_bytes()),
+                Err(errno) => reply.send_error(errno),
             },
-            Operation::Read { offset, size, .. } => {
+            FuseOperation::Read { offset, size, .. } => {
                 let mut bytes = Vec::with_capacity(size as usize);
                 match node.file().and_then(|file| {
                     rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), offset)
                 }) {
-                    Ok(_) => reply.data(&bytes),
-                    Err(errno) => reply.error(errno),
+                    Ok(_) => reply.send_data(&bytes),
+                    Err(errno) => reply.send_error(errno),
                 }
             }
-            Operation::Write { offset, data, .. } => {
+            FuseOperation::Write { offset, data, .. } => {
                 match node
                     .file()
                     .and_then(|f| rustix::io::pwrite(f, data, offset))
                 {
-                    Ok(count) => reply.written(count as u32),
-                    Err(errno) => reply.error(errno),
+                    Ok(count) => reply.send_written(count as u32),
+                    Err(errno) => reply.send_error(errno),
                 }
             }
-            Operation::Readdir { cookie, size, .. } => {
+            FuseOperation::Readdir { cookie, size, .. } => {
                 listing(self.list(node, cookie, size, false), reply)
             }
-            Operation::Readdirplus { cookie, size, .. } => {
+            FuseOperation::Readdirplus { cookie, size, .. } => {
                 listing(self.list(node, cookie, size, true), reply)
             }
-            Operation::Statfs => {
+            FuseOperation::Statfs => {
                 let s = rustix::fs::fstatvfs(node.path())?;
-                reply.statfs(&StatFs {
+                reply.send_statfs(&StatfsReply {
                     block_size: s.f_bsize as u32,
                     blocks: s.f_blocks,
                     free: s.f_bfree,
@@ -405,41 +408,43 @@ impl Mirror {
                 });
             }
             _ => match self.change(node, operation) {
-                Ok(()) => reply.ok(),
-                Err(errno) => reply.error(errno),
+                Ok(()) => reply.send_ok(),
+                Err(errno) => reply.send_error(errno),
             },
         }
         Ok(())
     }
 }
 
-fn node_attr(found: Answer<Attr>, reply: Reply) {
+fn node_attr(found: Answer<Attr>, reply: ReplySender) {
     match found {
-        Ok(attr) => reply.attr(&attr, EVER),
-        Err(errno) => reply.error(errno),
+        Ok(attr) => reply.send_attr(&attr, EVER),
+        Err(errno) => reply.send_error(errno),
     }
 }
 
-fn listing(found: Answer<DirBuffer>, reply: Reply) {
+fn listing(found: Answer<DirBuffer>, reply: ReplySender) {
     match found {
-        Ok(buffer) => reply.directory(&buffer),
-        Err(errno) => reply.error(errno),
+        Ok(buffer) => reply.send_directory(&buffer),
+        Err(errno) => reply.send_error(errno),
     }
 }
 
-impl Serve for Mirror {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl RequestHandler for Mirror {
+    fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
         let header = request.header;
         if let Some(count) = self.requests.get(header.opcode as usize) {
             count.fetch_add(1, Relaxed);
         }
         match request.operation {
-            Operation::Forget { lookups } => self.forget(header.node, lookups),
-            Operation::BatchForget(forgets) => forgets.for_each(|f| self.forget(f.node, f.lookups)),
-            Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
+            FuseOperation::Forget { lookups } => self.forget(header.node, lookups),
+            FuseOperation::BatchForget(forgets) => {
+                forgets.for_each(|f| self.forget(f.node, f.lookups))
+            }
+            FuseOperation::Release { .. } | FuseOperation::Releasedir { .. } => reply.send_ok(),
             ref operation => match self.node(header.node) {
                 Ok(node) => drop(self.answer(&node, operation, reply)),
-                Err(errno) => reply.error(errno),
+                Err(errno) => reply.send_error(errno),
             },
         }
     }
@@ -491,16 +496,16 @@ fn run(
         nodes: RwLock::default(),
         requests: std::array::from_fn(|_| AtomicU64::new(0)),
     };
-    let options = MountOptions {
+    let options = FuseMountOptions {
         source: "mirror".to_owned(),
         allow_other: true,
         default_permissions: true,
-        ..MountOptions::default()
+        ..FuseMountOptions::default()
     };
-    let session = Session::mount(point, &options, &config(rings))?;
+    let session = FuseSession::mount(point, &options, &config(rings))?;
     let (unmounter, device) = (
-        session.unmounter().ok_or("no mount")?,
-        session.device().ok_or("no device")?,
+        session.unmount_handle().ok_or("no mount")?,
+        session.device_number().ok_or("no device")?,
     );
     for (knob, value) in [
         (BdiKnob::ReadAheadKb, 1024),
@@ -524,7 +529,7 @@ fn run(
                         .map(|(code, count)| format!("{code}={count} "));
                     println!("{}", counts.collect::<String>());
                 }
-                drop(unmounter.unmount(Unmount::Detach));
+                drop(unmounter.unmount(UnmountMode::Detach));
             })?;
         println!("ready");
         std::io::stdout().flush()?;

@@ -12,12 +12,12 @@ pub enum BdiKnob {
     MaxRatio,
     /// Percent of the write-back cache reserved for it.
     MinRatio,
-    /// Whether `MaxRatio` also holds below the global threshold; 1 at first.
+    /// 1 if `MaxRatio` also holds below the global threshold, which is the default; 0 if not.
     StrictLimit,
 }
 
 impl BdiKnob {
-    fn file(self) -> &'static str {
+    fn file_name(self) -> &'static str {
         match self {
             Self::ReadAheadKb => "read_ahead_kb",
             Self::MaxRatio => "max_ratio",
@@ -27,18 +27,19 @@ impl BdiKnob {
     }
 }
 
-/// Sets `knob` of the mount with this device number (see [`crate::Session::device`]) to `value`,
-/// after `INIT`. Needs root.
+/// Sets `knob` of the mount with this device number (see [`crate::FuseSession::device_number`]) to
+/// `value`, after `INIT`. Needs root.
 ///
 /// # Errors
-/// What writing the file says; the mount works all the same.
+/// Returns the error of writing the file; the mount works all the same.
 pub fn set_bdi(device: DeviceNumber, knob: BdiKnob, value: u32) -> io::Result<()> {
     // A mount on a block device has settings beside those of the device.
-    let own = format!("/sys/class/bdi/{device}-fuseblk");
-    let of = if std::path::Path::new(&own).exists() {
-        own
+    let of_block_device = format!("/sys/class/bdi/{device}-fuseblk");
+    let directory = if std::path::Path::new(&of_block_device).exists() {
+        of_block_device
     } else {
         format!("/sys/class/bdi/{device}")
     };
-    std::fs::write(format!("{of}/{}", knob.file()), value.to_string())
+    let file = format!("{directory}/{}", knob.file_name());
+    std::fs::write(file, value.to_string())
 }

@@ -1,5 +1,5 @@
-//! What is asked of devices by other ways than `read` and `write`: a few `ioctl`s, a message with
-//! no end, and commands through a ring. All `unsafe` of this crate is here.
+//! Requests to devices by other ways than `read` and `write`: a few `ioctl`s, a message with no
+//! end, and commands through a ring. All `unsafe` of this crate is here.
 
 #![allow(
     unsafe_code,
@@ -7,19 +7,20 @@
 )]
 
 use crate::abi::{FUSE_DEV_IOC_MAGIC, FUSE_IO_URING_CMD_REGISTER, fuse_uring_cmd_req};
-use crate::ring::Area;
+use crate::ring::EntryMemory;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode::UringCmd80, squeue, types};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl, opcode};
 use std::fmt;
+use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Makes the fresh device `clone` one more channel of the connection of `of`
+/// Makes the freshly opened device `clone` one more channel of the connection of `of`
 /// (`FUSE_DEV_IOC_CLONE`).
-pub(crate) fn attach(clone: BorrowedFd<'_>, of: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(crate) fn attach_channel(clone: BorrowedFd<'_>, of: BorrowedFd<'_>) -> Result<(), Errno> {
     const CLONE: u32 = opcode::read::<u32>(FUSE_DEV_IOC_MAGIC as u8, 0);
     let of = of.as_raw_fd().cast_unsigned();
     // SAFETY: the opcode takes a pointer to a `u32` that holds a descriptor, and only reads it.
@@ -42,13 +43,14 @@ const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// Writes `head` and `missing` bytes that nobody can read, as one message. The device takes it up
-/// to these, and fails with `EFAULT`.
-pub(crate) fn write_without_its_end(
+/// Writes `head` and `missing` unreadable bytes as one message. The device takes the message up to
+/// these, and fails with `EFAULT`.
+pub(crate) fn write_truncated(
     device: BorrowedFd<'_>,
     head: &[u8],
     missing: usize,
 ) -> Result<(), Errno> {
+    // The second part has a null address, which the kernel cannot read.
     let parts = [
         libc::iovec {
             iov_base: head.as_ptr().cast_mut().cast(),
@@ -70,15 +72,15 @@ pub(crate) fn write_without_its_end(
     };
     if written < 0 {
         let error = std::io::Error::last_os_error();
-        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        return Err(to_errno(&error));
     }
     Ok(())
 }
 
-struct GetFree;
+struct GetFreeLoop;
 
 // SAFETY: the opcode takes no argument; its result is a number.
-unsafe impl Ioctl for GetFree {
+unsafe impl Ioctl for GetFreeLoop {
     type Output = u32;
     const IS_MUTATING: bool = false;
 
@@ -93,10 +95,10 @@ unsafe impl Ioctl for GetFree {
     }
 }
 
-/// The number of a loop device that nobody uses, made if need be (`LOOP_CTL_GET_FREE`).
+/// Returns the number of a free loop device, which is made if need be (`LOOP_CTL_GET_FREE`).
 pub(crate) fn free_loop(control: BorrowedFd<'_>) -> Result<u32, Errno> {
     // SAFETY: without an argument there is nothing the kernel could write to.
-    unsafe { ioctl(control, GetFree) }
+    unsafe { ioctl(control, GetFreeLoop) }
 }
 
 /// Puts a loop device over a file until its last user is gone (`LOOP_CONFIGURE`). With `direct`,
@@ -108,18 +110,19 @@ pub(crate) fn configure_loop(
     read_only: bool,
     direct: Option<u32>,
 ) -> Result<(), Errno> {
+    let mut flags = LO_FLAGS_AUTOCLEAR;
+    if read_only {
+        flags |= LO_FLAGS_READ_ONLY;
+    }
+    if direct.is_some() {
+        flags |= LO_FLAGS_DIRECT_IO;
+    }
+    // A longer name is cut: the kernel only shows it, and the field ends with a zero byte.
+    let name = &name[..name.len().min(LO_FILE_NAME.len())];
     let mut config = [0_u8; LOOP_CONFIG];
     config[..4].copy_from_slice(&file.as_raw_fd().cast_unsigned().to_ne_bytes());
     config[4..8].copy_from_slice(&direct.unwrap_or(0).to_ne_bytes());
-    let flags = LO_FLAGS_AUTOCLEAR
-        | if read_only { LO_FLAGS_READ_ONLY } else { 0 }
-        | if direct.is_some() {
-            LO_FLAGS_DIRECT_IO
-        } else {
-            0
-        };
     config[LO_FLAGS..][..4].copy_from_slice(&flags.to_ne_bytes());
-    let name = &name[..name.len().min(LO_FILE_NAME.len())];
     config[LO_FILE_NAME][..name.len()].copy_from_slice(name);
     // SAFETY: the opcode takes a pointer to a `loop_config`, which has exactly this size, and only
     // reads it.
@@ -129,10 +132,10 @@ pub(crate) fn configure_loop(
     unsafe { ioctl(device, request) }
 }
 
-struct Clear;
+struct ClearLoopFd;
 
 // SAFETY: the opcode takes no argument and gives nothing back.
-unsafe impl Ioctl for Clear {
+unsafe impl Ioctl for ClearLoopFd {
     type Output = ();
     const IS_MUTATING: bool = false;
 
@@ -147,7 +150,7 @@ unsafe impl Ioctl for Clear {
     }
 }
 
-/// Takes the mark off a device that says that it is only read (`BLKROSET`).
+/// Clears the read-only mark of a block device (`BLKROSET`).
 pub(crate) fn allow_writes(device: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: the opcode takes a pointer to an `int`, and only reads it.
     let request = unsafe { Setter::<BLKROSET, i32>::new(0) };
@@ -156,31 +159,36 @@ pub(crate) fn allow_writes(device: BorrowedFd<'_>) -> Result<(), Errno> {
     unsafe { ioctl(device, request) }
 }
 
-/// Takes a loop device off its file, now or when its last user is gone (`LOOP_CLR_FD`).
+/// Detaches a loop device from its file, now or when its last user is gone (`LOOP_CLR_FD`).
 pub(crate) fn clear_loop(device: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: without an argument there is nothing the kernel could write to; on what is no loop
     // device it fails.
-    unsafe { ioctl(device, Clear) }
+    unsafe { ioctl(device, ClearLoopFd) }
 }
 
-/// A ring that carries one command at a time to a FUSE device, and the memory the command lends to
-/// the kernel.
+/// Returns the error of a system call that the standard library or the ring crate has made.
+fn to_errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// An `io_uring` that carries one command at a time to a FUSE device, and the memory that the
+/// command lends to the kernel.
 ///
-/// Invariant: between two calls of [`Lane::exchange`] no command is in flight, and the kernel does
-/// not touch the memory.
-pub(crate) struct Lane {
+/// Invariant: between two calls of [`CommandRing::exchange`] no command is in flight, and the
+/// kernel does not touch the memory.
+pub(crate) struct CommandRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     enter: u32,
     /// Not registered with the ring, which the kernel takes apart some time after a process has
     /// died: the device is to close with it.
     device: Arc<OwnedFd>,
     queue: u16,
-    area: Arc<Mutex<Area>>,
-    /// Where the memory lay when the kernel was told of it.
+    memory: Arc<Mutex<EntryMemory>>,
+    /// Address and length of the two parts of the memory when the kernel was told of them.
     registered: [(usize, usize); 2],
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for CommandRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane")
             .field("queue", &self.queue)
@@ -188,28 +196,29 @@ impl fmt::Debug for Lane {
     }
 }
 
-impl Lane {
+impl CommandRing {
     /// Bytes of `struct io_uring_sqe` in front of `len`.
     const LEN_AT: usize = 24;
 
-    /// A lane for requests of processor `queue`, for the one thread that will
+    /// Makes a ring for requests of processor `queue`, to be used by the one thread that will
     /// [`enable`](Self::enable) it.
     pub(crate) fn new(
         device: Arc<OwnedFd>,
         queue: u16,
-        area: Arc<Mutex<Area>>,
+        memory: Arc<Mutex<EntryMemory>>,
     ) -> Result<Self, Errno> {
-        let of = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        let mut how = IoUring::<squeue::Entry128, cqueue::Entry>::builder();
-        let ring = how
+        let mut builder = IoUring::<squeue::Entry128, cqueue::Entry>::builder();
+        // One thread submits and reaps, so that the kernel runs completions in that thread only; it
+        // starts disabled, so that another thread than this one may be the one.
+        let ring = builder
             .dontfork()
             .setup_r_disabled()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .build(1)
-            .map_err(of)?;
-        // A lane that waits is idle: without this, processors would be kept from deep sleep as if a
-        // disk were at work.
+            .map_err(|error| to_errno(&error))?;
+        // A ring that waits is idle: without this flag, processors would be kept from deep sleep as
+        // if a disk were at work.
         let no_iowait = if ring.params().is_feature_no_iowait() {
             EnterFlags::NO_IOWAIT
         } else {
@@ -221,20 +230,21 @@ impl Lane {
             enter,
             device,
             queue,
-            area,
+            memory,
             registered: [(0, 0); 2],
         })
     }
 
-    /// Makes the lane the calling thread's.
+    /// Makes the calling thread the one that uses the ring.
     pub(crate) fn enable(&self) -> Result<(), Errno> {
         let done = self.ring.submitter().register_enable_rings();
-        done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        done.map_err(|error| to_errno(&error))
     }
 
     /// Tells the kernel that no more rings will come: until each queue has an entry, requests then
     /// come over the device, as before.
-    pub(crate) fn call_off(mut self) {
+    pub(crate) fn decline_rings(mut self) {
+        // No processor has this number: the kernel refuses the registration and gives up on rings.
         self.queue = u16::MAX;
         let refused = self
             .enable()
@@ -246,65 +256,82 @@ impl Lane {
     /// until it holds a request.
     ///
     /// # Errors
-    /// `ENOTCONN` or `ECONNABORTED` when the connection has ended, and what else the device says.
+    /// `ENOTCONN` or `ECONNABORTED` when the connection has ended, or another error of the device.
     pub(crate) fn exchange(&mut self, command: u32, commit_id: u64) -> Result<(), Errno> {
-        let area = Arc::clone(&self.area);
-        let mut area = area.lock();
-        let places = area.lend();
-        let at = [0, 1].map(|n: usize| (places[n].as_ptr() as usize, places[n].len()));
+        let memory = Arc::clone(&self.memory);
+        let mut memory = memory.lock();
+        let buffers = memory.lend_to_kernel();
+        let address = [0, 1].map(|n: usize| (buffers[n].as_ptr() as usize, buffers[n].len()));
         if command == FUSE_IO_URING_CMD_REGISTER {
-            self.registered = at;
+            self.registered = address;
         }
         assert_eq!(
-            self.registered, at,
+            self.registered, address,
             "the kernel knows the memory by its address"
         );
-        let mut argument = [0; 80];
-        let what = fuse_uring_cmd_req {
+        let entry = self.submission_entry(command, commit_id, &buffers);
+        // SAFETY: `buffers`, two `iovec`s, and the memory they name, which `memory` owns and the
+        // lock keeps from all other threads, stay where they are until the command is complete,
+        // which is waited for below. Where that cannot be seen, they are never freed.
+        unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
+        match self.wait_for_completion() {
+            Ok(result) if result < 0 => Err(Errno::from_raw_os_error(-result)),
+            Ok(_) => Ok(()),
+            Err(errno) => {
+                // The command may still be in flight, and the kernel may write into the memory.
+                std::mem::forget(Arc::clone(&self.memory));
+                MutexGuard::leak(memory);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Builds the submission of a command that lends `buffers` to the kernel.
+    fn submission_entry(
+        &self,
+        command: u32,
+        commit_id: u64,
+        buffers: &[IoSliceMut<'_>; 2],
+    ) -> squeue::Entry128 {
+        let request = fuse_uring_cmd_req {
             commit_id,
             qid: self.queue,
             ..Default::default()
         };
-        argument[..size_of_val(&what)].copy_from_slice(what.as_bytes());
+        let mut argument = [0; 80];
+        argument[..size_of_val(&request)].copy_from_slice(request.as_bytes());
         let device = types::Fd(self.device.as_raw_fd());
         let command = UringCmd80::new(device, command)
             .cmd(argument)
-            .addr(Some(places.as_ptr() as u64));
+            .addr(Some(buffers.as_ptr() as u64));
         let mut entry = command.build();
+        // The crate has no setter for the number of buffers, which the kernel reads in `len`.
         // SAFETY: an `Entry128` is 128 plain bytes, the first of them a `struct io_uring_sqe`; its
         // `len` is a number that may have any value.
         unsafe {
             (&raw mut entry)
                 .byte_add(Self::LEN_AT)
                 .cast::<u32>()
-                .write(places.len() as u32)
+                .write(buffers.len() as u32)
         };
-        // SAFETY: `places`, two `iovec`s, and the memory they name, which `area` owns and the lock
-        // keeps from everybody else, stay where they are until the command is complete, which is
-        // waited for below. Where that cannot be seen, they are never freed.
-        unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
-        match self.complete() {
-            Ok(result) if result < 0 => Err(Errno::from_raw_os_error(-result)),
-            Ok(_) => Ok(()),
-            Err(errno) => {
-                std::mem::forget(Arc::clone(&self.area));
-                MutexGuard::leak(area);
-                Err(errno)
-            }
-        }
+        entry
     }
 
-    fn complete(&mut self) -> Result<i32, Errno> {
+    /// Submits the command and waits for its result; a signal does not end the wait.
+    fn wait_for_completion(&mut self) -> Result<i32, Errno> {
         loop {
-            if let Some(done) = self.ring.completion().next() {
-                return Ok(done.result());
+            if let Some(completion) = self.ring.completion().next() {
+                return Ok(completion.result());
             }
-            let new = self.ring.submission().len() as u32;
+            let unsubmitted = self.ring.submission().len() as u32;
+            debug_assert!(unsubmitted <= 1, "one command at a time");
+            let submitter = self.ring.submitter();
             // SAFETY: no argument is passed.
-            let entered = unsafe { self.ring.submitter().enter::<()>(new, 1, self.enter, None) };
-            match entered.map_err(|error| Errno::from_io_error(&error)) {
-                Ok(_) | Err(Some(Errno::INTR)) => {}
-                Err(errno) => return Err(errno.unwrap_or(Errno::IO)),
+            let entered = unsafe { submitter.enter::<()>(unsubmitted, 1, self.enter, None) };
+            match entered.map_err(|error| to_errno(&error)) {
+                // After a signal the ring is looked at again: the command may be complete.
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
             }
         }
     }

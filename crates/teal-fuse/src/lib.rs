@@ -2,23 +2,24 @@
 //! logic.
 //!
 //! # Guarantees
-//! 1. *No panic on input*: whatever bytes a transport delivers, decoding yields an [`Operation`] or
-//!    a [`DecodeError`].
-//! 2. *No wedge*: every request that wants an answer gets exactly one; a [`Reply`] that is dropped,
-//!    by a panic too, answers `EIO`.
-//! 3. *No file system inside*: nothing here decides what an operation means; [`Serve`] does.
-//! 4. *No lock across a call*: nothing of this crate is held while [`Serve::serve`] runs or a
-//!    message is sent.
+//! 1. *No panic on input*: whatever bytes a transport delivers, decoding yields a [`FuseOperation`]
+//!    or a [`DecodeError`].
+//! 2. *No wedge*: every request that wants an answer gets exactly one; a [`ReplySender`] that is
+//!    dropped, by a panic too, answers `EIO`.
+//! 3. *No file system inside*: nothing here decides what an operation means; [`RequestHandler`]
+//!    does.
+//! 4. *No lock across a call*: nothing of this crate is held while
+//!    [`RequestHandler::handle_request`] runs or a message is sent.
 //!
 //! # Not interruptible
-//! `INTERRUPT` requests are handed to [`Serve`] like all others, but nothing here cancels a running
-//! operation. A server that never cancels answers the first one with `ENOSYS`; the kernel then
-//! stops sending them.
+//! `INTERRUPT` requests are handed to [`RequestHandler`] like all others, but nothing here cancels
+//! a running operation. A server that never cancels answers the first one with `ENOSYS`; the kernel
+//! then stops sending them.
 //!
 //! # How
-//! [`Session::mount`] mounts and answers `INIT`; [`Session::run`] reads requests on several threads
-//! and calls [`Serve`]. A [`Reply`] belongs to no thread: it may be kept and answered later. A
-//! [`Notifier`] tells the kernel what to forget.
+//! [`FuseSession::mount`] mounts and answers `INIT`; [`FuseSession::run`] reads requests on several
+//! threads and calls [`RequestHandler`]. A [`ReplySender`] belongs to no thread: it may be kept and
+//! used later. A [`KernelNotifier`] tells the kernel what to forget.
 
 pub mod abi;
 mod bdi;
@@ -35,16 +36,22 @@ mod transport;
 pub use bdi::{BdiKnob, set_bdi};
 pub use loopdev::LoopDevice;
 pub use mount::{
-    DeviceNumber, MountError, MountOptions, Unmount, UnmountError, Unmounter, detach_dead, is_dead,
-    mount,
+    DeviceNumber, FuseMountOptions, MountError, UnmountError, UnmountHandle, UnmountMode,
+    detach_dead, is_dead, mount,
 };
-pub use notify::Notifier;
-pub use reply::{Answer, Delivery, DirBuffer, Entry, OpenFlags, Reply, StatFs, Watcher};
+pub use notify::KernelNotifier;
+pub use reply::{
+    Delivery, DirBuffer, LookupEntry, OpenFlags, ReplyOutcome, ReplySender, ReplyWatcher,
+    StatfsReply,
+};
 pub use request::{
-    DecodeError, Forget, Handle, Header, InitRequest, Ioctl, Lock, LockKind, LockOwner,
-    LockRequest, NodeId, Operation, Records, RemoveMapping, Request, SetAttr, TimeSet, Unique,
+    DecodeError, FileLock, FixedRecords, ForgetRecord, FuseOperation, Handle, InitRequest,
+    IoctlRequest, KernelRequest, LockKind, LockOwner, LockRequest, NodeId, RemoveMapping,
+    RequestHeader, SetattrRequest, TimeSet, Unique,
 };
-pub use session::{InitConfig, InitFlags, Negotiated, Serve, Session, SessionError};
+pub use session::{
+    FuseSession, InitConfig, InitFlags, NegotiatedProtocol, RequestHandler, SessionError,
+};
 pub use transport::{
-    DevFuse, MemoryKernel, MemoryTransport, Message, Outlet, Transport, memory_pair,
+    DevFuse, MemoryKernel, MemoryTransport, MessageSink, ServerMessage, Transport, memory_pair,
 };

@@ -7,159 +7,23 @@
 //!    it.
 
 mod beneath;
+mod error;
 mod fusermount;
+mod options;
+
+pub use error::{MountError, UnmountError};
+pub use options::{FuseMountOptions, UnmountMode};
 
 use crate::transport::{DEV_FUSE, DevFuse};
-use rustix::fs::{AtFlags, CWD, Dev, FileType, Mode, OFlags, StatxFlags, major, makedev, minor};
+use options::{BLOCK_SIZE, SUBTYPE};
+use rustix::fs::{AtFlags, CWD, Dev, FileType, StatxFlags, major, makedev, minor};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-
-/// The part of the file system type behind the dot, as in `fuse.teal`.
-const SUBTYPE: &str = "teal";
-/// Block size told to the kernel for `fuseblk`.
-const BLOCK_SIZE: u32 = 4096;
-
-/// How to mount.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MountOptions {
-    /// What `df` shows as the source; with `block_device`, the device.
-    pub source: String,
-    /// Mounts as `fuseblk`, on the block device `source`: the kernel then sends `SYNCFS` and
-    /// `DESTROY`. Root only. The mount holds the device exclusively, so nobody else may have it
-    /// open with `O_EXCL`, this process included.
-    pub block_device: bool,
-    /// Users other than the mounting one may enter (as a user, only with `user_allow_other` in
-    /// `/etc/fuse.conf`).
-    pub allow_other: bool,
-    /// The kernel checks permissions by the attributes.
-    pub default_permissions: bool,
-    /// No changes.
-    pub read_only: bool,
-    /// Set-user-id bits do not count. Always so when a user mounts.
-    pub nosuid: bool,
-    /// Device files do not work. Always so when a user mounts.
-    pub nodev: bool,
-    /// Programs do not run.
-    pub noexec: bool,
-    /// Reading changes no access times.
-    pub noatime: bool,
-    /// The most bytes in one read; the negotiated `max_write` when `None`.
-    pub max_read: Option<u32>,
-}
-
-/// Why nothing is mounted.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The kernel has no FUSE.
-    #[error(
-        "{DEV_FUSE} is missing: load the kernel module `fuse`, or pass the device into the container"
-    )]
-    NoDevice,
-    /// A user cannot mount without it.
-    #[error("fusermount3 is missing: install fuse3, or mount as root")]
-    NoFusermount,
-    /// There is nothing at the mount point.
-    #[error("{point} does not exist")]
-    Missing {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// There is something else than a directory.
-    #[error("{point} is not a directory")]
-    NotDirectory {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// A mount whose server has died lies there.
-    #[error("{point} holds a dead mount: unmount it first (`umount -l` or `fusermount3 -u`)")]
-    Dead {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// The mount point or the block device is in use.
-    #[error("{point} or its device is busy")]
-    Busy {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// This user may not mount, or not there, or not with these options.
-    #[error("mounting at {point} is not permitted{}{message}", if message.is_empty() { "" } else { ": " })]
-    Denied {
-        /// The mount point.
-        point: PathBuf,
-        /// What `fusermount3` said, if it was asked.
-        message: String,
-    },
-    /// `fusermount3` failed for another reason.
-    #[error("fusermount3: {message}")]
-    Fusermount {
-        /// What it said.
-        message: String,
-    },
-    /// The system failed for another reason.
-    #[error("mounting at {point}")]
-    System {
-        /// The mount point.
-        point: PathBuf,
-        /// The reason.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl MountError {
-    fn at(point: &Path, errno: Errno) -> Self {
-        let point = point.to_owned();
-        match errno {
-            Errno::NOENT => Self::Missing { point },
-            Errno::NOTDIR => Self::NotDirectory { point },
-            Errno::NOTCONN => Self::Dead { point },
-            Errno::BUSY => Self::Busy { point },
-            Errno::ACCESS | Errno::PERM => Self::Denied {
-                point,
-                message: String::new(),
-            },
-            other => Self::System {
-                point,
-                source: other.into(),
-            },
-        }
-    }
-}
-
-/// Why a mount is still there.
-#[derive(Debug, thiserror::Error)]
-pub enum UnmountError {
-    /// Files are open or directories in use.
-    #[error("{point} is busy")]
-    Busy {
-        /// The mount point.
-        point: PathBuf,
-    },
-    /// Anything else.
-    #[error("unmounting {point}")]
-    System {
-        /// The mount point.
-        point: PathBuf,
-        /// The reason.
-        #[source]
-        source: io::Error,
-    },
-}
-
-/// What to do about files that are still open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmount {
-    /// Refuse with [`UnmountError::Busy`].
-    IfIdle,
-    /// Take the mount out of the tree now and go on serving what is open until it is closed.
-    Detach,
-}
 
 /// The device number of a mount, shown as in `/sys/class/bdi`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -172,30 +36,31 @@ impl fmt::Display for DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Of what is mounted at `point`. Asks for no attribute, which FUSE answers without its server.
-    fn at(point: &Path) -> Result<Self, Errno> {
+    /// Returns the number of the mount at `point`. Asks for no attribute, so that the kernel
+    /// answers without asking the mount's server.
+    fn of_mount(point: &Path) -> Result<Self, Errno> {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let stat = rustix::fs::statx(CWD, point, flags, StatxFlags::empty())?;
         Ok(Self(makedev(stat.stx_dev_major, stat.stx_dev_minor)))
     }
 }
 
-/// Takes one mount away, from any thread. Not from a request's handler on a `fuseblk` mount: the
-/// kernel waits for `DESTROY`.
+/// Unmounts one mount, from any thread. Not to be used from a request's handler on a `fuseblk`
+/// mount: there the kernel waits for the answer to `DESTROY`.
 #[derive(Debug, Clone)]
-pub struct Unmounter {
+pub struct UnmountHandle {
     point: PathBuf,
     device: DeviceNumber,
 }
 
-impl Unmounter {
-    /// Returns where it is mounted.
-    pub fn point(&self) -> &Path {
+impl UnmountHandle {
+    /// Returns the mount point.
+    pub fn mount_point(&self) -> &Path {
         &self.point
     }
 
-    /// The device number of the mount.
-    pub fn device(&self) -> DeviceNumber {
+    /// Returns the device number of the mount.
+    pub fn device_number(&self) -> DeviceNumber {
         self.device
     }
 
@@ -203,34 +68,33 @@ impl Unmounter {
     ///
     /// # Errors
     /// [`UnmountError`].
-    pub fn unmount(&self, how: Unmount) -> Result<(), UnmountError> {
-        if DeviceNumber::at(&self.point) != Ok(self.device) {
+    pub fn unmount(&self, mode: UnmountMode) -> Result<(), UnmountError> {
+        // Something else may lie at the mount point by now: then this mount is gone.
+        if DeviceNumber::of_mount(&self.point) != Ok(self.device) {
             return Ok(());
         }
         if !rustix::process::geteuid().is_root() {
-            return fusermount::unmount(&self.point, how);
+            return fusermount::unmount_as_user(&self.point, mode);
         }
-        let lazy = if how == Unmount::Detach {
+        let lazy = if mode == UnmountMode::Detach {
             UnmountFlags::DETACH
         } else {
             UnmountFlags::empty()
         };
-        rustix::mount::unmount(&self.point, lazy | UnmountFlags::NOFOLLOW).map_err(|errno| {
-            match errno {
-                Errno::BUSY => UnmountError::Busy {
-                    point: self.point.clone(),
-                },
-                other => UnmountError::System {
-                    point: self.point.clone(),
-                    source: other.into(),
-                },
-            }
-        })
+        let point = self.point.clone();
+        match rustix::mount::unmount(&self.point, lazy | UnmountFlags::NOFOLLOW) {
+            Ok(()) => Ok(()),
+            Err(Errno::BUSY) => Err(UnmountError::Busy { point }),
+            Err(errno) => Err(UnmountError::System {
+                point,
+                source: errno.into(),
+            }),
+        }
     }
 }
 
-/// Takes away a mount at `point` whose server has died; without effect when what is there is alive
-/// or nothing.
+/// Unmounts a dead mount at `point`, which is one that has lost its server; without effect on a
+/// live mount, and where nothing is mounted.
 ///
 /// # Errors
 /// [`UnmountError`].
@@ -239,7 +103,7 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
-        return fusermount::unmount(point, Unmount::Detach);
+        return fusermount::unmount_as_user(point, UnmountMode::Detach);
     }
     rustix::mount::unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(|errno| {
         UnmountError::System {
@@ -249,39 +113,46 @@ pub fn detach_dead(point: &Path) -> Result<(), UnmountError> {
     })
 }
 
-/// A question that is interrupted is asked so often.
+/// The number of times that an interrupted `statfs` is tried.
 const INTERRUPTED_MAX: u32 = 10;
 
 /// Returns whether a mount at `point` has lost its server. The kernel answers `stat` from its cache
 /// even then; `statfs` asks the server.
 pub fn is_dead(point: &Path) -> bool {
-    // A request that was on its way to a worker when the server died is interrupted, over rings;
-    // the next is told.
-    let asked = (0..INTERRUPTED_MAX)
-        .map(|_| rustix::fs::statfs(point).err())
-        .find(|said| *said != Some(Errno::INTR));
-    // The others are told to those whose request was under way then, the last over rings.
-    matches!(
-        asked.flatten(),
-        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
-    )
+    for _ in 0..INTERRUPTED_MAX {
+        match rustix::fs::statfs(point) {
+            // Over rings, a request that was on its way to a worker when the server died is
+            // interrupted; the next one fails as below.
+            Err(Errno::INTR) => {}
+            // The last two end requests that were under way when the server died, the very last one
+            // over rings.
+            Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => return true,
+            _ => return false,
+        }
+    }
+    false
 }
 
-/// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Nobody answers
-/// yet; see [`crate::Session::start`].
+/// Mounts at the directory `point`: by `mount(2)` as root, else by `fusermount3`. Requests are not
+/// answered yet; see [`crate::FuseSession::start_on_transport`].
 ///
 /// # Errors
 /// [`MountError`].
-pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter), MountError> {
+pub fn mount(
+    point: &Path,
+    options: &FuseMountOptions,
+) -> Result<(DevFuse, UnmountHandle), MountError> {
+    // A `stat` of the dead mount would fail: it is replaced without one.
     if rustix::process::geteuid().is_root() && is_dead(point) {
-        return mount_for_dead(point, options);
+        return replace_dead_mount(point, options);
     }
-    let stat = rustix::fs::stat(point).map_err(|errno| MountError::at(point, errno))?;
+    let stat = rustix::fs::stat(point).map_err(|errno| MountError::from_errno(point, errno))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(MountError::NotDirectory {
             point: point.to_owned(),
         });
     }
+    // The mount is recognised later by this path, which must not depend on the working directory.
     let resolved = std::fs::canonicalize(point).map_err(|source| MountError::System {
         point: point.to_owned(),
         source,
@@ -289,31 +160,33 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<(DevFuse, Unmounter
     let device = if rustix::process::geteuid().is_root() {
         mount_as_root(&resolved, options)?
     } else {
-        fusermount::mount(&resolved, options)?
+        fusermount::mount_as_user(&resolved, options)?
     };
-    let number = DeviceNumber::at(&resolved).map_err(|errno| MountError::at(point, errno))?;
+    let number =
+        DeviceNumber::of_mount(&resolved).map_err(|errno| MountError::from_errno(point, errno))?;
     Ok((
         device,
-        Unmounter {
+        UnmountHandle {
             point: resolved,
             device: number,
         },
     ))
 }
 
-/// Mounts in the place of a mount whose server has died.
-fn mount_for_dead(
+/// Mounts in the place of a dead mount.
+fn replace_dead_mount(
     point: &Path,
-    options: &MountOptions,
-) -> Result<(DevFuse, Unmounter), MountError> {
+    options: &FuseMountOptions,
+) -> Result<(DevFuse, UnmountHandle), MountError> {
     let device = open_device(point)?;
-    options.is_source_free()?;
-    if let Err(errno) = beneath::mount(&device, point, options) {
+    options.check_source_free()?;
+    if let Err(errno) = beneath::mount_beneath(&device, point, options) {
+        // Older kernels cannot mount beneath another mount. For a moment, the bare directory shows.
         log::debug!(
             "the dead mount at {} goes before the new one comes: {errno}",
             point.display()
         );
-        // It has known of one mount already.
+        // The device has seen one attempt to mount, and serves no other.
         drop(device);
         detach_dead(point).map_err(|error| MountError::System {
             point: point.to_owned(),
@@ -321,10 +194,11 @@ fn mount_for_dead(
         })?;
         return mount(point, options);
     }
-    let number = DeviceNumber::at(point).map_err(|errno| MountError::at(point, errno))?;
+    let number =
+        DeviceNumber::of_mount(point).map_err(|errno| MountError::from_errno(point, errno))?;
     Ok((
         device,
-        Unmounter {
+        UnmountHandle {
             point: point.to_owned(),
             device: number,
         },
@@ -338,19 +212,21 @@ fn open_device(point: &Path) -> Result<DevFuse, MountError> {
             point: point.to_owned(),
             message: format!("{DEV_FUSE} may not be opened"),
         },
-        other => MountError::at(Path::new(DEV_FUSE), other),
+        other => MountError::from_errno(Path::new(DEV_FUSE), other),
     })
 }
 
-fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
+fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, MountError> {
     let device = open_device(point)?;
+    // The kernel has two types: only one of them takes a block device.
     let kind = if options.block_device {
         "fuseblk"
     } else {
         "fuse"
     };
-    options.is_source_free()?;
+    options.check_source_free()?;
     let mut data = format!(
+        // The type of the root in octal: a directory.
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_fd().as_raw_fd(),
         rustix::process::getuid().as_raw(),
@@ -371,63 +247,15 @@ fn mount_as_root(point: &Path, options: &MountOptions) -> Result<DevFuse, MountE
         &*options.source,
         point,
         format!("{kind}.{SUBTYPE}"),
-        options.flags(),
+        options.mount_flags(),
         &*data,
     )
     .map_err(|errno| match errno {
+        // The kernel does not know the file system type `fuse`.
         Errno::NODEV => MountError::NoDevice,
-        other => MountError::at(point, other),
+        other => MountError::from_errno(point, other),
     })?;
     Ok(device)
-}
-
-impl MountOptions {
-    /// Of a device that is mounted already, the kernel would show that mount here again and leave
-    /// our descriptor idle.
-    fn is_source_free(&self) -> Result<(), MountError> {
-        if self.block_device {
-            rustix::fs::open(
-                &*self.source,
-                OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC,
-                Mode::empty(),
-            )
-            .map_err(|errno| MountError::at(Path::new(&self.source), errno))?;
-        }
-        Ok(())
-    }
-
-    /// The options FUSE itself reads, alike for `mount(2)` and `fusermount3`.
-    fn fuse_options(&self) -> Vec<String> {
-        let named = [
-            (self.allow_other, "allow_other"),
-            (self.default_permissions, "default_permissions"),
-        ];
-        let named = named
-            .into_iter()
-            .filter(|(set, _)| *set)
-            .map(|(_, name)| name.to_owned());
-        named
-            .chain(self.max_read.map(|bytes| format!("max_read={bytes}")))
-            .collect()
-    }
-
-    /// The options every file system has: flag and name.
-    fn general(&self) -> impl Iterator<Item = (MountFlags, &'static str)> {
-        [
-            (self.read_only, MountFlags::RDONLY, "ro"),
-            (self.nosuid, MountFlags::NOSUID, "nosuid"),
-            (self.nodev, MountFlags::NODEV, "nodev"),
-            (self.noexec, MountFlags::NOEXEC, "noexec"),
-            (self.noatime, MountFlags::NOATIME, "noatime"),
-        ]
-        .into_iter()
-        .filter_map(|(set, flag, name)| set.then_some((flag, name)))
-    }
-
-    fn flags(&self) -> MountFlags {
-        self.general()
-            .fold(MountFlags::empty(), |flags, (flag, _)| flags | flag)
-    }
 }
 
 #[cfg(test)]

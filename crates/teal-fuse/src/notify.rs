@@ -6,12 +6,13 @@
 //!
 //! # Beware
 //! The kernel takes an inode's or a directory's lock for most of these, and a request on the same
-//! one may hold it until it is answered. So: never from inside [`crate::Serve::serve`], and never
-//! while holding a lock that a request waits for. Give them to a thread of their own.
+//! one may hold it until it is answered. So they must never be sent from inside
+//! [`crate::RequestHandler::handle_request`], and never while holding a lock that a request waits
+//! for: a thread of their own must send them.
 
 use crate::abi;
 use crate::request::NodeId;
-use crate::session::{InitFlags, Negotiated};
+use crate::session::{InitFlags, NegotiatedProtocol};
 use crate::transport::Transport;
 use rustix::io::Errno;
 use std::sync::Weak;
@@ -24,13 +25,13 @@ use zerocopy::IntoBytes;
 /// All methods: `ENODEV` when the mount is gone, `EINVAL` when the kernel does not know the
 /// notification.
 #[derive(Debug, Clone)]
-pub struct Notifier {
+pub struct KernelNotifier {
     transport: Weak<dyn Transport>,
-    negotiated: Negotiated,
+    negotiated: NegotiatedProtocol,
 }
 
-impl Notifier {
-    pub(crate) fn new(transport: Weak<dyn Transport>, negotiated: Negotiated) -> Self {
+impl KernelNotifier {
+    pub(crate) fn new(transport: Weak<dyn Transport>, negotiated: NegotiatedProtocol) -> Self {
         Self {
             transport,
             negotiated,
@@ -45,8 +46,9 @@ impl Notifier {
     /// Drops the attributes of a node and its cached data from `offset` on, `length` bytes or, with
     /// 0, to the end. Dirty pages of shared mappings are written back first.
     pub fn inval_data(&self, node: NodeId, offset: u64, length: u64) -> Result<bool, Errno> {
-        let signed = |n| i64::try_from(n).map_err(|_| Errno::INVAL);
-        self.inval_inode(node, signed(offset)?, signed(length)?)
+        let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
+        let length = i64::try_from(length).map_err(|_| Errno::INVAL)?;
+        self.inval_inode(node, offset, length)
     }
 
     fn inval_inode(&self, node: NodeId, off: i64, len: i64) -> Result<bool, Errno> {
@@ -63,35 +65,38 @@ impl Notifier {
 
     /// Drops a name, existing or negative, with all below it.
     pub fn inval_entry(&self, parent: NodeId, name: &[u8]) -> Result<bool, Errno> {
-        self.entry(parent, name, 0)
+        self.send_inval_entry(parent, name, 0)
     }
 
     /// Lets a name expire: the next use looks it up again, but what is open or mounted below stays.
-    /// Where the kernel cannot do that (before 6.2), the name is dropped.
+    /// A kernel that cannot do that (before 6.2) drops the name.
     pub fn expire_entry(&self, parent: NodeId, name: &[u8]) -> Result<bool, Errno> {
-        let can = self.negotiated.flags.contains(InitFlags::HAS_EXPIRE_ONLY);
-        self.entry(parent, name, if can { abi::FUSE_EXPIRE_ONLY } else { 0 })
+        let is_offered = self.negotiated.flags.contains(InitFlags::HAS_EXPIRE_ONLY);
+        let flags = if is_offered { abi::FUSE_EXPIRE_ONLY } else { 0 };
+        self.send_inval_entry(parent, name, flags)
     }
 
-    fn entry(&self, parent: NodeId, name: &[u8], flags: u32) -> Result<bool, Errno> {
+    fn send_inval_entry(&self, parent: NodeId, name: &[u8], flags: u32) -> Result<bool, Errno> {
         let out = abi::fuse_notify_inval_entry_out {
             parent: parent.get(),
-            namelen: length(name)?,
+            namelen: wire_length(name)?,
             flags,
         };
+        // The kernel wants the name to end with NUL, which its length does not count.
         self.send(
             abi::fuse_notify_code::FUSE_NOTIFY_INVAL_ENTRY as i32,
             &[out.as_bytes(), name, &[0]],
         )
     }
 
-    /// Tells that `name`, which was `child`, was removed elsewhere; watchers (inotify) see it.
-    /// `ENOTEMPTY` and `EBUSY` when the kernel knows better.
-    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<bool, Errno> {
+    /// Tells the kernel that `name`, which was `child`, was removed elsewhere; watchers (inotify)
+    /// see it. Fails with `ENOTEMPTY` or `EBUSY` if the directory is not empty, or in use, in the
+    /// kernel's view.
+    pub fn notify_delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<bool, Errno> {
         let out = abi::fuse_notify_delete_out {
             parent: parent.get(),
             child: child.get(),
-            namelen: length(name)?,
+            namelen: wire_length(name)?,
             padding: 0,
         };
         self.send(
@@ -103,11 +108,11 @@ impl Notifier {
     /// Puts data into the page cache, as if it had been read; a file shorter than its end grows. Of
     /// pages not cached before, only those are kept that are stored whole or up to the end of the
     /// file.
-    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
+    pub fn store_data(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<bool, Errno> {
         let out = abi::fuse_notify_store_out {
             nodeid: node.get(),
             offset,
-            size: length(data)?,
+            size: wire_length(data)?,
             padding: 0,
         };
         self.send(
@@ -123,6 +128,7 @@ impl Notifier {
     /// [`store`](Self::store) that reaches further. Here it finds none to take, and says so. (Linux
     /// 2.6.36 to 6.18. A kernel in which the size came last would leave it alone.)
     pub fn raise_size(&self, node: NodeId, size: u64) -> Result<bool, Errno> {
+        // One byte at the end of the file is announced and not delivered.
         let Some(offset) = size.checked_sub(1) else {
             return Ok(true);
         };
@@ -134,14 +140,15 @@ impl Notifier {
             padding: 0,
         };
         let code = abi::fuse_notify_code::FUSE_NOTIFY_STORE as i32;
-        match crate::reply::send_without_its_end(&*transport, code, out.as_bytes(), 1) {
+        // The kernel fails with `EFAULT` at the missing byte, after it has raised the size.
+        match crate::reply::send_truncated(&*transport, code, out.as_bytes(), 1) {
             Ok(()) | Err(Errno::FAULT) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Wakes those who poll with this `wakeup` number.
+    /// Wakes the programs that poll with this `wakeup` number.
     pub fn poll_wakeup(&self, wakeup: u64) -> Result<bool, Errno> {
         let out = abi::fuse_notify_poll_wakeup_out { kh: wakeup };
         self.send(
@@ -156,16 +163,21 @@ impl Notifier {
     }
 
     fn send(&self, code: i32, parts: &[&[u8]]) -> Result<bool, Errno> {
+        // A notification is a message that answers no request: its number is 0, and its code is
+        // where an answer has its error.
+        debug_assert!(code > 0, "a notification has a code");
         let transport = self.transport.upgrade().ok_or(Errno::NODEV)?;
-        match crate::reply::send(&*transport, 0, code, parts) {
+        match crate::reply::send_message(&*transport, 0, code, parts) {
             Ok(()) => Ok(true),
+            // The kernel does not hold the object, and so has nothing to forget.
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
 }
 
-fn length(bytes: &[u8]) -> Result<u32, Errno> {
+/// Returns a length in the form of the messages; `E2BIG` if it is beyond 32 bits.
+fn wire_length(bytes: &[u8]) -> Result<u32, Errno> {
     u32::try_from(bytes.len()).map_err(|_| Errno::TOOBIG)
 }
 

@@ -1,5 +1,5 @@
-//! One request of the kernel: its header, and its body as a typed [`Operation`] that borrows from
-//! the buffer.
+//! One request of the kernel: its header, and its body as a typed [`FuseOperation`] that borrows
+//! from the buffer.
 //!
 //! # Guarantees
 //! 1. Decoding never panics, whatever the bytes.
@@ -13,21 +13,21 @@ mod operation;
 
 pub use id::{Handle, LockOwner, NodeId, Unique};
 pub use operation::{
-    Forget, InitRequest, Ioctl, Lock, LockKind, LockRequest, Operation, Records, RemoveMapping,
-    SetAttr, TimeSet,
+    FileLock, FixedRecords, ForgetRecord, FuseOperation, InitRequest, IoctlRequest, LockKind,
+    LockRequest, RemoveMapping, SetattrRequest, TimeSet,
 };
 
 use crate::abi::fuse_in_header;
 use crate::session::InitFlags;
-use body::Body;
+use body::BodyReader;
 use zerocopy::FromBytes;
 
-/// Who asks, and about what.
+/// The caller and the subject of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct RequestHeader {
     /// Names the request until it is answered.
     pub unique: Unique,
-    /// The operation code, for logs; [`Operation`] is its meaning.
+    /// The operation code, for logs; [`FuseOperation`] is its meaning.
     pub opcode: u32,
     /// The node the operation is about; for operations on names, the directory.
     pub node: NodeId,
@@ -41,14 +41,14 @@ pub struct Header {
 
 /// A request as read from the kernel.
 #[derive(Debug)]
-pub struct Request<'a> {
-    /// Who asks.
-    pub header: Header,
-    /// What is asked.
-    pub operation: Operation<'a>,
+pub struct KernelRequest<'a> {
+    /// The caller and the subject.
+    pub header: RequestHeader,
+    /// The operation.
+    pub operation: FuseOperation<'a>,
 }
 
-/// Why bytes are no request.
+/// The reason for which bytes are no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Fewer bytes than the header, or a length field that does not fit what was read.
@@ -79,25 +79,25 @@ pub enum DecodeError {
     },
 }
 
-impl Header {
+impl RequestHeader {
     /// Splits a message into its header and its body; extensions (security contexts, groups) are
     /// left out of the body.
     ///
     /// # Errors
     /// [`DecodeError::Length`].
-    pub fn split(message: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+    pub fn split_message(message: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let wrong = DecodeError::Length {
             read: message.len(),
         };
         let (raw, body) = fuse_in_header::read_from_prefix(message).map_err(|_| wrong)?;
+        // The kernel writes one whole request at a time; anything else is not to be guessed at.
         if usize::try_from(raw.len) != Ok(message.len()) {
             return Err(wrong);
         }
-        let body = body
-            .len()
-            .checked_sub(usize::from(raw.total_extlen) * 8)
-            .map(|end| &body[..end])
-            .ok_or(wrong)?;
+        // The length of the extensions counts words of eight bytes.
+        let extensions = usize::from(raw.total_extlen) * 8;
+        let end = body.len().checked_sub(extensions).ok_or(wrong)?;
+        let body = &body[..end];
         let header = Self {
             unique: Unique::new(raw.unique),
             opcode: raw.opcode,
@@ -110,14 +110,15 @@ impl Header {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> KernelRequest<'a> {
     /// Decodes a whole message. `flags` are those negotiated: they decide the layout of `SETXATTR`.
     ///
     /// # Errors
-    /// [`DecodeError`]; an unknown operation code is none, but [`Operation::Unknown`].
+    /// [`DecodeError`]; an unknown operation code is none, but [`FuseOperation::Unknown`].
     pub fn decode(message: &'a [u8], flags: InitFlags) -> Result<Self, DecodeError> {
-        let (header, body) = Header::split(message)?;
-        let operation = Operation::decode(&header, body, flags)?;
+        let (header, body) = RequestHeader::split_message(message)?;
+        // The body is decoded by the code in the header, whatever the kernel offered.
+        let operation = FuseOperation::decode(&header, body, flags)?;
         Ok(Self { header, operation })
     }
 }

@@ -16,40 +16,42 @@
 //!    takes its place, up to [`QUEUE_WORKERS_MAX`]. What comes while all wait, waits in the kernel
 //!    for the next commit.
 //! 2. *Memory in turns*: the kernel has an entry's memory exactly while its worker is inside
-//!    `Lane::exchange`. Otherwise the worker has it, or whoever answers, under a lock.
-//! 3. *An answer from anywhere*: a [`Reply`](crate::Reply) writes into the entry's memory and wakes
-//!    its worker, which commits. An answer to a request with a payload, which the handler may still
-//!    be reading, is put aside first. An answer that nobody gave was given by the drop of its
-//!    `Reply`, so that no entry is lost.
+//!    `CommandRing::exchange`. Otherwise the worker has it, or the thread that answers, under a
+//!    lock.
+//! 3. *An answer from anywhere*: a [`ReplySender`](crate::ReplySender) writes into the entry's
+//!    memory and wakes its worker, which commits. An answer to a request with a payload, which the
+//!    handler may still be reading, is put aside first. A sender that is dropped unused has
+//!    answered by that, so that no entry is lost.
 //! 4. *A clean end*: an unmount, an abort (`/sys/fs/fuse`) or another end of the connection
 //!    completes the commands of idle workers with `ENOTCONN` or `ECONNABORTED`, refuses the commits
-//!    of busy ones, and ends the reading of the device; whoever reads there then calls off those
-//!    whose answer is still to come. A late answer finds its slot `Ended` and is lost. A killed
-//!    process is the kernel's: it cancels what is in flight and then closes the device, and callers
-//!    see `ENOTCONN` or `ECONNABORTED`, or `ECANCELED` or `EINTR` where a request was just on its
-//!    way to a worker. That can be a moment later than the process is gone.
+//!    of busy ones, and ends the reading of the device; the thread that reads there then marks all
+//!    entries as `Ended`, which wakes the workers that still wait for an answer. A late answer
+//!    finds its entry `Ended` and is lost. The kernel cleans up after a killed process: it cancels
+//!    the commands in flight and then closes the device, and callers see `ENOTCONN` or
+//!    `ECONNABORTED`, or `ECANCELED` or `EINTR` if a request was just on its way to a worker. That
+//!    can be a moment later than the end of the process.
 //! 5. *Idle is idle*: workers sleep in the kernel without a time-out.
-//! 6. *Bounded*: at most [`WORKERS_MAX`] workers and as many entries, whose payload is touched when
-//!    it is first used.
+//! 6. *Bounded*: at most [`WORKERS_MAX`] workers and as many entries. The memory of a payload is
+//!    touched when it is first used.
 //!
 //! # Why few workers
 //! The kernel gives a request to any entry that is free, and its worker must then be woken. One
 //! that is not free takes the next request with its commit, without going to sleep. With 16 workers
 //! for each queue, 8 callers that create files cost twice the switches.
 
-mod area;
-mod slot;
+mod entry;
+mod entry_memory;
 
-pub(crate) use area::Area;
+pub(crate) use entry_memory::EntryMemory;
 
 use crate::abi::{FUSE_IO_URING_CMD_COMMIT_AND_FETCH, FUSE_IO_URING_CMD_REGISTER};
-use crate::ioctl::Lane;
-use crate::transport::Outlet;
+use crate::ioctl::CommandRing;
+use crate::transport::MessageSink;
+use entry::{AnswerWait, RingEntry};
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use slot::Slot;
 use std::num::NonZeroUsize;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::Scope;
@@ -60,166 +62,218 @@ const WORKERS_MAX: usize = 128;
 const QUEUE_WORKERS_MAX: usize = 16;
 /// With more processors than this a queue would be left with one worker.
 const QUEUES_MAX: usize = WORKERS_MAX / 2;
-/// Which processors can exist.
+/// The file that lists the processors that can exist.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
 /// The entries of a connection, made before the connection relies on them.
 #[derive(Debug)]
-pub(crate) struct Rings(Vec<Queue>);
+pub(crate) struct UringQueues(Vec<ProcessorQueue>);
 
 /// The requests of one processor.
 #[derive(Debug)]
-struct Queue {
-    slots: Vec<Arc<Slot>>,
-    /// Of those slots, last first, that have no worker yet.
-    lanes: Mutex<Vec<Lane>>,
-    /// Workers that do not wait for an answer from elsewhere.
-    ready: AtomicUsize,
+struct ProcessorQueue {
+    entries: Vec<Arc<RingEntry>>,
+    /// The rings of the entries that have no worker yet, last first.
+    unstarted_rings: Mutex<Vec<CommandRing>>,
+    /// The number of workers that do not wait for an answer from another thread.
+    ready_workers: AtomicUsize,
 }
 
-/// Returns how many queues the kernel wants.
-fn queues() -> Option<usize> {
-    count(&std::fs::read_to_string(POSSIBLE).ok()?)
+/// Returns the number of queues that the kernel wants: one for each processor that can exist.
+fn kernel_queue_count() -> Option<usize> {
+    count_processors(&std::fs::read_to_string(POSSIBLE).ok()?)
 }
 
 /// Returns how many processors a list like `0-3,8` names.
-fn count(list: &str) -> Option<usize> {
-    let of = |range: &str| {
+fn count_processors(list: &str) -> Option<usize> {
+    let mut count = 0;
+    for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        (last.parse::<usize>().ok()? + 1).checked_sub(first.parse().ok()?)
-    };
-    list.trim().split(',').map(of).sum()
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        count += (last + 1).checked_sub(first)?;
+    }
+    Some(count)
 }
 
-/// What all workers share.
-struct Work<'scope, 'env, S> {
+/// The context that all workers share.
+struct WorkerContext<'scope, 'env, S> {
     scope: &'scope Scope<'scope, 'env>,
-    /// Workers of a queue that are to be ready.
-    wanted: usize,
+    /// The number of workers of a queue that are to be ready.
+    wanted_workers: usize,
     serve: S,
 }
 
-impl Rings {
-    /// Entries for payloads of at most `payload` bytes.
+/// The command with which a worker gives its entry to the kernel next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextCommand {
+    /// Registers the entry and asks for the first request.
+    Register,
+    /// Commits the answer with this number and asks for the next request.
+    Commit(u64),
+}
+
+impl UringQueues {
+    /// Makes entries for payloads of at most `payload` bytes.
     ///
     /// # Errors
-    /// Whatever keeps rings from being had.
+    /// Returns the reason for which no rings can be had.
     pub(crate) fn new(device: BorrowedFd<'_>, payload: usize) -> Result<Self, Errno> {
+        // A descriptor of its own keeps the connection open until all rings are gone.
         let device = Arc::new(rustix::io::fcntl_dupfd_cloexec(device, 0)?);
-        let queues = queues()
-            .filter(|queues| *queues <= QUEUES_MAX)
+        // With too many processors, each queue would have one worker, which could be held up.
+        let count = kernel_queue_count()
+            .filter(|count| *count <= QUEUES_MAX)
             .ok_or(Errno::NOTSUP)?;
-        let each = (WORKERS_MAX / queues).min(QUEUE_WORKERS_MAX);
-        let queue = |number| {
-            let slots: Vec<_> = (0..each).map(|_| Arc::new(Slot::new(payload))).collect();
-            let lanes = slots
-                .iter()
-                .rev()
-                .map(|slot| Lane::new(Arc::clone(&device), number, slot.area()));
-            Ok(Queue {
-                lanes: Mutex::new(lanes.collect::<Result<_, _>>()?),
-                slots,
-                ready: AtomicUsize::new(0),
-            })
-        };
-        Ok(Self(
-            (0..queues as u16).map(queue).collect::<Result<_, _>>()?,
-        ))
+        let entries_each = (WORKERS_MAX / count).min(QUEUE_WORKERS_MAX);
+        debug_assert!(entries_each >= 2, "one worker waits, another serves");
+        let mut queues = Vec::with_capacity(count);
+        for number in 0..count as u16 {
+            queues.push(ProcessorQueue::new(&device, number, entries_each, payload)?);
+        }
+        Ok(Self(queues))
     }
 
-    /// Starts `wanted` workers for each queue, or as many as may be. `serve` answers a message
-    /// through an outlet, or says that nobody will. Where not every queue can have a worker, all
+    /// Starts `wanted` workers for each queue, or as many as can be had. `serve` answers a message
+    /// through a sink, or returns false if it never will. If a queue can have no worker, all
     /// requests come over the device.
-    pub(crate) fn start<'scope>(
+    pub(crate) fn start_workers<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         wanted: NonZeroUsize,
-        serve: impl Fn(&[u8], Arc<dyn Outlet>) -> bool + Send + Sync + 'scope,
+        serve: impl Fn(&[u8], Arc<dyn MessageSink>) -> bool + Send + Sync + 'scope,
     ) {
-        let work = Arc::new(Work {
+        let context = Arc::new(WorkerContext {
             scope,
-            wanted: wanted.get().max(2),
+            // One worker can wait for an answer from another thread while a second one serves.
+            wanted_workers: wanted.get().max(2),
             serve,
         });
         for queue in &self.0 {
-            (0..work.wanted).for_each(|_| queue.grow(&work));
-            if queue.ready.load(Relaxed) == 0 {
-                // None can be had: the lane that is left says so.
-                let left = queue.lanes.lock().pop();
-                return left.map(Lane::call_off).unwrap_or_default();
+            for _ in 0..context.wanted_workers {
+                queue.start_worker(&context);
             }
+            if queue.ready_workers.load(Relaxed) > 0 {
+                continue;
+            }
+            // The kernel sends nothing over rings before each queue has an entry, so this one must
+            // be called off.
+            let unstarted = queue.unstarted_rings.lock().pop();
+            if let Some(ring) = unstarted {
+                ring.decline_rings();
+            }
+            return;
         }
     }
 
-    /// The connection has ended.
-    pub(crate) fn end(&self) {
-        self.0
-            .iter()
-            .flat_map(|queue| &queue.slots)
-            .for_each(|slot| slot.end());
+    /// Tells all workers that the connection has ended.
+    pub(crate) fn mark_ended(&self) {
+        for queue in &self.0 {
+            for entry in &queue.entries {
+                entry.mark_ended();
+            }
+        }
     }
 }
 
-impl Queue {
+impl ProcessorQueue {
+    fn new(
+        device: &Arc<OwnedFd>,
+        number: u16,
+        entry_count: usize,
+        payload: usize,
+    ) -> Result<Self, Errno> {
+        let mut entries = Vec::with_capacity(entry_count);
+        for _ in 0..entry_count {
+            entries.push(Arc::new(RingEntry::new(payload)));
+        }
+        let mut rings = Vec::with_capacity(entry_count);
+        for entry in entries.iter().rev() {
+            rings.push(CommandRing::new(
+                Arc::clone(device),
+                number,
+                entry.memory(),
+            )?);
+        }
+        Ok(Self {
+            entries,
+            unstarted_rings: Mutex::new(rings),
+            ready_workers: AtomicUsize::new(0),
+        })
+    }
+
     /// Starts one more worker, if there may be more.
-    fn grow<'scope, S>(&'scope self, work: &Arc<Work<'scope, '_, S>>)
+    fn start_worker<'scope, S>(&'scope self, context: &Arc<WorkerContext<'scope, '_, S>>)
     where
-        S: Fn(&[u8], Arc<dyn Outlet>) -> bool + Send + Sync + 'scope,
+        S: Fn(&[u8], Arc<dyn MessageSink>) -> bool + Send + Sync + 'scope,
     {
-        let mut lanes = self.lanes.lock();
-        let Some(lane) = lanes.pop() else { return };
-        let (number, slot) = (lanes.len(), &self.slots[self.slots.len() - 1 - lanes.len()]);
-        drop(lanes);
-        self.ready.fetch_add(1, Relaxed);
-        let shared = Arc::clone(work);
+        let mut unstarted = self.unstarted_rings.lock();
+        let Some(ring) = unstarted.pop() else { return };
+        // Rings lie in reverse order: the ring popped from `n + 1` belongs to the entry that `n`
+        // others follow.
+        let following = unstarted.len();
+        drop(unstarted);
+        debug_assert!(following < self.entries.len());
+        let entry = &self.entries[self.entries.len() - 1 - following];
+        // Counted before the thread runs, so that two starts at once do not both find too few.
+        self.ready_workers.fetch_add(1, Relaxed);
+        let context_of_worker = Arc::clone(context);
         let run = move || {
-            if let Err(errno) = self.work(lane, slot, &shared) {
+            if let Err(errno) = self.run_worker(ring, entry, &context_of_worker) {
                 log::error!("a worker of a ring ends: {errno}");
             }
         };
-        if let Err(error) = std::thread::Builder::new()
-            .name(format!("ring-{number}"))
-            .spawn_scoped(work.scope, run)
-        {
-            self.ready.fetch_sub(1, Relaxed);
+        let builder = std::thread::Builder::new().name(format!("ring-{following}"));
+        if let Err(error) = builder.spawn_scoped(context.scope, run) {
+            self.ready_workers.fetch_sub(1, Relaxed);
             log::warn!("a worker of a ring cannot start: {error}");
         }
     }
 
-    fn work<'scope, S>(
+    /// Serves one request after another until the connection has ended.
+    fn run_worker<'scope, S>(
         &'scope self,
-        mut lane: Lane,
-        slot: &Arc<Slot>,
-        work: &Arc<Work<'scope, '_, S>>,
+        mut ring: CommandRing,
+        entry: &Arc<RingEntry>,
+        context: &Arc<WorkerContext<'scope, '_, S>>,
     ) -> Result<(), Errno>
     where
-        S: Fn(&[u8], Arc<dyn Outlet>) -> bool + Send + Sync + 'scope,
+        S: Fn(&[u8], Arc<dyn MessageSink>) -> bool + Send + Sync + 'scope,
     {
-        lane.enable()?;
-        let mut next = (FUSE_IO_URING_CMD_REGISTER, 0);
-        let waits = |waits: bool| {
-            if !waits {
-                self.ready.fetch_add(1, Relaxed);
-            } else if self.ready.fetch_sub(1, Relaxed) <= work.wanted {
-                self.grow(work);
+        ring.enable()?;
+        let serve =
+            |message: &[u8]| (context.serve)(message, Arc::clone(entry) as Arc<dyn MessageSink>);
+        let on_wait = |wait: AnswerWait| match wait {
+            AnswerWait::Ends => {
+                self.ready_workers.fetch_add(1, Relaxed);
+            }
+            AnswerWait::Begins => {
+                // Another one takes the place of the worker that waits.
+                let before = self.ready_workers.fetch_sub(1, Relaxed);
+                if before <= context.wanted_workers {
+                    self.start_worker(context);
+                }
             }
         };
+        let mut next = NextCommand::Register;
         loop {
-            match lane.exchange(next.0, next.1) {
+            let exchanged = match next {
+                NextCommand::Register => ring.exchange(FUSE_IO_URING_CMD_REGISTER, 0),
+                NextCommand::Commit(id) => ring.exchange(FUSE_IO_URING_CMD_COMMIT_AND_FETCH, id),
+            };
+            match exchanged {
                 Ok(()) => {}
+                // The connection has ended: the mount is gone.
                 Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::NODEV) => return Ok(()),
-                Err(errno) if next.0 == FUSE_IO_URING_CMD_COMMIT_AND_FETCH => {
+                Err(errno) if next != NextCommand::Register => {
+                    // The entry is the worker's again, and is registered anew: it must not be lost.
                     log::error!("the kernel refused an answer: {errno}");
-                    next = (FUSE_IO_URING_CMD_REGISTER, 0);
+                    next = NextCommand::Register;
                     continue;
                 }
                 Err(errno) => return Err(errno),
             }
-            match slot.serve(
-                |message| (work.serve)(message, Arc::clone(slot) as Arc<dyn Outlet>),
-                waits,
-            ) {
-                Some(id) => next = (FUSE_IO_URING_CMD_COMMIT_AND_FETCH, id),
+            match entry.serve_request(serve, on_wait) {
+                Some(id) => next = NextCommand::Commit(id),
                 None => return Ok(()),
             }
         }

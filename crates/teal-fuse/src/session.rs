@@ -1,42 +1,42 @@
 //! A served connection: the handshake, the worker threads, the end.
 //!
 //! # Guarantees
-//! 1. *Handshake first*: a [`Session`] exists only after `INIT` was answered.
-//! 2. *Each request once*: every readable request reaches [`Serve::serve`] once, on one of the
-//!    workers; one that cannot be decoded is answered `EINVAL` here.
+//! 1. *Handshake first*: a [`FuseSession`] exists only after `INIT` was answered.
+//! 2. *Each request once*: every readable request reaches [`RequestHandler::handle_request`] once,
+//!    on one of the workers; one that cannot be decoded is answered `EINVAL` here.
 //! 3. *A panic costs one request*: it is logged, the request gets `EIO`, the worker goes on.
-//! 4. *Clean end*: after an unmount every worker returns and so does [`Session::run`], without an
-//!    error.
-//! 5. *Never all held up*: requests that wait do not keep others from being served (`crew`).
+//! 4. *Clean end*: after an unmount every worker returns and so does [`FuseSession::run`], without
+//!    an error.
+//! 5. *Never all held up*: requests that wait do not keep others from being served (`workers`).
 //! 6. *No leftovers*: a session that is dropped takes its mount with it.
 
-mod crew;
 mod init;
+mod workers;
 
-pub use init::{InitConfig, InitFlags, Negotiated};
+pub use init::{InitConfig, InitFlags, NegotiatedProtocol};
 
 use crate::abi;
-use crate::mount::{self, DeviceNumber, MountError, MountOptions, Unmount, Unmounter};
-use crate::notify::Notifier;
-use crate::reply::{Reply, takes_answer};
-use crate::request::{DecodeError, Header, InitRequest, Operation, Request};
-use crate::ring::Rings;
-use crate::transport::{DEV_FUSE, Outlet, Transport};
-use crew::Crew;
+use crate::mount::{self, DeviceNumber, FuseMountOptions, MountError, UnmountHandle, UnmountMode};
+use crate::notify::KernelNotifier;
+use crate::reply::{ReplySender, takes_answer};
+use crate::request::{DecodeError, FuseOperation, InitRequest, KernelRequest, RequestHeader};
+use crate::ring::UringQueues;
+use crate::transport::{DEV_FUSE, MessageSink, Transport};
 use init::OLDEST_MINOR;
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use workers::{WorkerKind, WorkerPool};
 
-/// What answers requests.
-pub trait Serve: Sync {
+/// Answers requests: the file system behind a session.
+pub trait RequestHandler: Sync {
     /// Answers one request, now or later: `reply` may be kept. Called by all workers at once.
-    fn serve(&self, request: Request<'_>, reply: Reply);
+    fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender);
 }
 
-/// Why a session cannot start or had to end.
+/// The reason for which a session cannot start or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Nothing is mounted.
@@ -44,7 +44,8 @@ pub enum SessionError {
     Mount(#[from] MountError),
     /// The kernel speaks a protocol that is too old.
     #[error(
-        "the kernel speaks FUSE {major}.{minor}; 7.{OLDEST_MINOR} (Linux 5.4) is the oldest that is served"
+        "the kernel speaks FUSE {major}.{minor}; \
+         7.{OLDEST_MINOR} (Linux 5.4) is the oldest that is served"
     )]
     Version {
         /// The kernel's major version.
@@ -52,7 +53,7 @@ pub enum SessionError {
         /// The kernel's minor version.
         minor: u32,
     },
-    /// The first request was something else than `INIT`: somebody else read from the connection
+    /// The first request was something else than `INIT`: another program read from the connection
     /// before.
     #[error("the connection began with operation {opcode} instead of INIT")]
     NotInit {
@@ -67,7 +68,8 @@ pub enum SessionError {
     Closed,
     /// Rings were asked for and cannot be had.
     #[error(
-        "the kernel does not offer FUSE over io_uring: it needs Linux 6.14 and `echo Y > /sys/module/fuse/parameters/enable_uring`; \
+        "the kernel does not offer FUSE over io_uring: it needs Linux 6.14 and \
+         `echo Y > /sys/module/fuse/parameters/enable_uring`; \
          without uring=on requests come over {DEV_FUSE}"
     )]
     NoRings,
@@ -76,31 +78,31 @@ pub enum SessionError {
     Device(#[from] Errno),
 }
 
-/// A connection whose handshake is done.
+/// A connection after its handshake.
 #[derive(Debug)]
-pub struct Session {
+pub struct FuseSession {
     // Before the mount, so that it is dropped first: an unmount waits for answers while the device
     // is open.
     transport: Arc<dyn Transport>,
-    rings: Option<Rings>,
-    negotiated: Negotiated,
+    rings: Option<UringQueues>,
+    negotiated: NegotiatedProtocol,
     mount: MountGuard,
 }
 
-impl Session {
+impl FuseSession {
     /// Mounts at `point` and answers `INIT`. Callers may use the mount at once; they wait until
-    /// [`Session::run`].
+    /// [`FuseSession::run`].
     ///
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
     pub fn mount(
         point: &Path,
-        options: &MountOptions,
+        options: &FuseMountOptions,
         config: &InitConfig,
     ) -> Result<Self, SessionError> {
         let (device, unmounter) = mount::mount(point, options)?;
         let mount = MountGuard(Some(unmounter));
-        let session = Self::start(Arc::new(device), config)?;
+        let session = Self::start_on_transport(Arc::new(device), config)?;
         Ok(Self { mount, ..session })
     }
 
@@ -108,38 +110,45 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError`], except [`SessionError::Mount`].
-    pub fn start(transport: Arc<dyn Transport>, config: &InitConfig) -> Result<Self, SessionError> {
+    pub fn start_on_transport(
+        transport: Arc<dyn Transport>,
+        config: &InitConfig,
+    ) -> Result<Self, SessionError> {
+        // As large as any request can be, since nothing is negotiated yet.
         let mut buffer = vec![0; (InitConfig::MAX_WRITE + abi::FUSE_MIN_READ_BUFFER) as usize];
         loop {
-            let length = transport
-                .receive(&mut buffer)?
-                .ok_or(SessionError::Closed)?;
-            let Request { header, operation } =
-                Request::decode(&buffer[..length], InitFlags::empty())?;
-            let reply = Reply::new(Arc::clone(&transport) as Arc<dyn Outlet>, &header);
-            let Operation::Init(offer) = operation else {
+            let received = transport.receive(&mut buffer)?;
+            let length = received.ok_or(SessionError::Closed)?;
+            // No flags are in force yet; the layout of `INIT` depends on none.
+            let request = KernelRequest::decode(&buffer[..length], InitFlags::empty())?;
+            let KernelRequest { header, operation } = request;
+            let reply = ReplySender::new(Arc::clone(&transport) as Arc<dyn MessageSink>, &header);
+            let FuseOperation::Init(offer) = operation else {
                 return Err(SessionError::NotInit {
                     opcode: header.opcode,
                 });
             };
             if offer.major > abi::FUSE_KERNEL_VERSION {
                 // The kernel reads the major version alone and begins again with that one.
-                let _ = reply.init(&abi::fuse_init_out {
+                let _ = reply.send_init(&abi::fuse_init_out {
                     major: abi::FUSE_KERNEL_VERSION,
                     ..Default::default()
                 });
                 continue;
             }
             if offer.major < abi::FUSE_KERNEL_VERSION || offer.minor < OLDEST_MINOR {
-                reply.error(Errno::PROTO);
+                // The mount fails for its callers instead of waiting for ever.
+                reply.send_error(Errno::PROTO);
                 return Err(SessionError::Version {
                     major: offer.major,
                     minor: offer.minor,
                 });
             }
+            // Made before the answer: what is promised there must be had.
             let (config, rings) = with_rings(&*transport, config, &offer);
             let negotiated = config.negotiate(&offer);
-            if !reply.init(&config.answer(&negotiated)).is_delivered() {
+            let delivery = reply.send_init(&config.init_reply(&negotiated));
+            if !delivery.is_delivered() {
                 return Err(SessionError::Closed);
             }
             return Ok(Self {
@@ -151,8 +160,8 @@ impl Session {
         }
     }
 
-    /// Returns what was agreed on.
-    pub fn negotiated(&self) -> &Negotiated {
+    /// Returns the result of the negotiation.
+    pub fn negotiated(&self) -> &NegotiatedProtocol {
         &self.negotiated
     }
 
@@ -161,20 +170,20 @@ impl Session {
         self.rings.is_some()
     }
 
-    /// A handle for telling the kernel what changed.
-    pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::downgrade(&self.transport), self.negotiated)
+    /// Returns a handle for telling the kernel about changes.
+    pub fn notifier(&self) -> KernelNotifier {
+        KernelNotifier::new(Arc::downgrade(&self.transport), self.negotiated)
     }
 
-    /// A handle by which another thread ends [`Session::run`]; `None` when the connection was made
-    /// elsewhere.
-    pub fn unmounter(&self) -> Option<Unmounter> {
+    /// Returns a handle by which another thread ends [`FuseSession::run`]; `None` when the
+    /// connection was made elsewhere.
+    pub fn unmount_handle(&self) -> Option<UnmountHandle> {
         self.mount.0.clone()
     }
 
-    /// The device number of the mount.
-    pub fn device(&self) -> Option<DeviceNumber> {
-        self.mount.0.as_ref().map(Unmounter::device)
+    /// Returns the device number of the mount; `None` when the connection was made elsewhere.
+    pub fn device_number(&self) -> Option<DeviceNumber> {
+        self.mount.0.as_ref().map(UnmountHandle::device_number)
     }
 
     /// Serves until the mount is gone, on this thread and others: over rings if that was
@@ -187,7 +196,7 @@ impl Session {
     pub fn run(
         &self,
         threads: NonZeroUsize,
-        serve: &(impl Serve + ?Sized),
+        serve: &(impl RequestHandler + ?Sized),
     ) -> Result<(), SessionError> {
         match &self.rings {
             Some(rings) => self.run_rings(rings, threads, serve),
@@ -198,40 +207,45 @@ impl Session {
 
     fn run_rings(
         &self,
-        rings: &Rings,
+        rings: &UringQueues,
         each: NonZeroUsize,
-        serve: &(impl Serve + ?Sized),
+        serve: &(impl RequestHandler + ?Sized),
     ) -> Result<(), Errno> {
         std::thread::scope(|scope| {
-            rings.start(scope, each, move |message, outlet| {
-                self.dispatch(message, outlet, serve)
+            rings.start_workers(scope, each, move |message, outlet| {
+                self.dispatch_message(message, outlet, serve)
             });
-            // What does not come over rings.
-            let alone = Crew::new(1);
-            let mine = self.work(&self.transport, serve, &alone, false);
-            rings.end();
-            mine
+            // Some requests come over the device all the same: forgets and interrupts.
+            let alone = WorkerPool::new(1);
+            let ended = self.serve_requests(&self.transport, serve, &alone, WorkerKind::Permanent);
+            // The end of the device is the end of the connection: workers that wait for an answer
+            // stop.
+            rings.mark_ended();
+            ended
         })
     }
 
     fn run_channels(
         &self,
         threads: NonZeroUsize,
-        serve: &(impl Serve + ?Sized),
+        serve: &(impl RequestHandler + ?Sized),
     ) -> Result<(), Errno> {
-        let crew = &Crew::new(threads.get());
+        let pool = &WorkerPool::new(threads.get());
         std::thread::scope(|scope| {
             let mut number = 0;
-            let mut start = move |is_extra: bool| {
+            let mut start = move |kind: WorkerKind| {
                 number += 1;
-                let transport = self.transport.channel().unwrap_or_else(|errno| {
+                // With a channel of its own, a worker does not contend with others for the requests
+                // of one queue.
+                let transport = self.transport.open_channel().unwrap_or_else(|errno| {
                     log::debug!("worker {number} shares a channel: {errno}");
                     Arc::clone(&self.transport)
                 });
+                // The worker is counted by its starter, before it has run, and uncounted by itself.
                 let work = move || {
-                    let worked = self.work(&transport, serve, crew, is_extra);
-                    crew.leave();
-                    worked
+                    let ended = self.serve_requests(&transport, serve, pool, kind);
+                    pool.remove_worker();
+                    ended
                 };
                 std::thread::Builder::new()
                     .name(format!("fuse-{number}"))
@@ -239,78 +253,90 @@ impl Session {
                     .inspect_err(|error| log::warn!("worker {number} cannot start: {error}"))
                     .ok()
             };
-            crew.join();
-            let more: Vec<_> = (1..threads.get())
-                .filter_map(|_| start(false).inspect(|_| crew.join()))
-                .collect();
-            let watch = move || crew.watch(|| start(true).is_some());
+            // This thread is the first worker.
+            pool.add_worker();
+            let mut others = Vec::new();
+            for _ in 1..threads.get() {
+                if let Some(worker) = start(WorkerKind::Permanent) {
+                    pool.add_worker();
+                    others.push(worker);
+                }
+            }
+            // One thread more, which sleeps while a worker is free.
+            let watch = move || pool.grow_when_stuck(|| start(WorkerKind::Extra).is_some());
             if let Err(error) = std::thread::Builder::new()
                 .name("fuse-watch".into())
                 .spawn_scoped(scope, watch)
             {
                 log::warn!("{threads} workers serve, and no more will: {error}");
             }
-            let mine = self.work(&self.transport, serve, crew, false);
-            crew.is_over();
-            let theirs = more
-                .into_iter()
-                .map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
-            std::iter::once(mine)
-                .chain(theirs)
-                .fold(Ok(()), Result::and)
+            let mut ended =
+                self.serve_requests(&self.transport, serve, pool, WorkerKind::Permanent);
+            pool.mark_over();
+            // The first failure counts, but all workers are waited for.
+            for worker in others {
+                let theirs = worker.join().unwrap_or(Err(Errno::IO));
+                ended = ended.and(theirs);
+            }
+            ended
         })
     }
 
-    /// Serves until the mount is gone; one that is `is_extra`, until there are too many.
-    fn work(
+    /// Serves requests until the mount is gone; an extra worker, until there are too many workers.
+    fn serve_requests(
         &self,
         transport: &Arc<dyn Transport>,
-        serve: &(impl Serve + ?Sized),
-        crew: &Crew,
-        is_extra: bool,
+        serve: &(impl RequestHandler + ?Sized),
+        pool: &WorkerPool,
+        kind: WorkerKind,
     ) -> Result<(), Errno> {
         let mut buffer = vec![0; self.negotiated.buffer_size()];
-        while let Some(length) = transport
-            .receive(&mut buffer)
-            .inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?
-        {
-            crew.begin();
-            self.dispatch(
-                &buffer[..length],
-                Arc::clone(transport) as Arc<dyn Outlet>,
-                serve,
-            );
-            if crew.end() && is_extra {
-                break;
+        loop {
+            let received = transport
+                .receive(&mut buffer)
+                .inspect_err(|errno| log::error!("a FUSE worker ends: {errno}"))?;
+            let Some(length) = received else {
+                return Ok(());
+            };
+            pool.begin_request();
+            // The answer goes out on the channel on which the request came.
+            let sink = Arc::clone(transport) as Arc<dyn MessageSink>;
+            self.dispatch_message(&buffer[..length], sink, serve);
+            // An extra worker ends only between requests.
+            let has_too_many = pool.end_request();
+            if has_too_many && kind == WorkerKind::Extra {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    /// Serves one message; whether it gets an answer, now or later.
-    fn dispatch(
+    /// Serves one message. Returns whether it gets an answer, now or later.
+    fn dispatch_message(
         &self,
         message: &[u8],
-        outlet: Arc<dyn Outlet>,
-        serve: &(impl Serve + ?Sized),
+        outlet: Arc<dyn MessageSink>,
+        serve: &(impl RequestHandler + ?Sized),
     ) -> bool {
-        let header = match Header::split(message) {
+        let header = match RequestHeader::split_message(message) {
             Ok((header, _)) => header,
             Err(error) => {
                 log::error!("dropped what is no request: {error}");
                 return false;
             }
         };
-        let reply = Reply::new(outlet, &header);
-        match Request::decode(message, self.negotiated.flags) {
-            Ok(Request {
-                operation: Operation::Init(_),
+        // From here on the request is answered, whatever happens: by the handler, below, or by the
+        // drop of the reply.
+        let reply = ReplySender::new(outlet, &header);
+        match KernelRequest::decode(message, self.negotiated.flags) {
+            Ok(KernelRequest {
+                operation: FuseOperation::Init(_),
                 ..
-            }) => reply.error(Errno::PROTO),
+            }) => reply.send_error(Errno::PROTO),
             Ok(request) => {
-                // The reply is dropped by the unwinding and so answers. What else a panic leaves
-                // behind is the server's own.
-                if catch_unwind(AssertUnwindSafe(|| serve.serve(request, reply))).is_err() {
+                // Unwinding drops the reply, which answers `EIO`. The state that a panic leaves
+                // behind is the handler's own concern.
+                if catch_unwind(AssertUnwindSafe(|| serve.handle_request(request, reply))).is_err()
+                {
                     log::error!(
                         "operation {} on node {} panicked",
                         header.opcode,
@@ -320,24 +346,25 @@ impl Session {
             }
             Err(error) => {
                 log::error!("{error}");
-                reply.error(Errno::INVAL);
+                reply.send_error(Errno::INVAL);
             }
         }
         takes_answer(header.opcode)
     }
 }
 
-/// Rings, if they are wanted, offered, and can be had: once they are negotiated, nothing works
-/// without them. The configuration without them otherwise.
+/// Returns rings, if they are wanted, offered, and can be had: once they are negotiated, nothing
+/// works without them. The configuration returned is without them otherwise.
 fn with_rings(
     transport: &dyn Transport,
     config: &InitConfig,
     offer: &InitRequest,
-) -> (InitConfig, Option<Rings>) {
+) -> (InitConfig, Option<UringQueues>) {
     let negotiated = config.negotiate(offer);
     if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
-        let device = transport.device().ok_or(Errno::NOTSUP);
-        match device.and_then(|device| Rings::new(device, negotiated.payload_size())) {
+        // A transport in memory has no rings, although the kernel's part may have offered them.
+        let device = transport.device_fd().ok_or(Errno::NOTSUP);
+        match device.and_then(|device| UringQueues::new(device, negotiated.payload_size())) {
             Ok(rings) => return (*config, Some(rings)),
             Err(errno) => log::warn!("requests come over {DEV_FUSE}, not over rings: {errno}"),
         }
@@ -351,13 +378,17 @@ fn with_rings(
     )
 }
 
-/// Takes its mount away when it is dropped.
+/// Unmounts its mount when it is dropped.
 #[derive(Debug)]
-struct MountGuard(Option<Unmounter>);
+struct MountGuard(Option<UnmountHandle>);
 
 impl Drop for MountGuard {
     fn drop(&mut self) {
-        if let Some(Err(error)) = self.0.as_ref().map(|mount| mount.unmount(Unmount::Detach)) {
+        if let Some(Err(error)) = self
+            .0
+            .as_ref()
+            .map(|mount| mount.unmount(UnmountMode::Detach))
+        {
             log::warn!("{error}");
         }
     }

@@ -1,58 +1,10 @@
 //! Carries messages between kernel and server: the real device, and one in memory.
 
+mod channel;
 mod dev;
 mod memory;
 
+pub use channel::{MessageSink, Transport};
 pub(crate) use dev::DEV_FUSE;
 pub use dev::DevFuse;
-pub use memory::{MemoryKernel, MemoryTransport, Message, memory_pair};
-
-use rustix::io::Errno;
-use std::fmt::Debug;
-use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-
-/// Where answers and notifications go out. Used by many threads at once.
-pub trait Outlet: Debug + Send + Sync {
-    /// Sends one whole message, a reply or a notification, in one piece. The first part is the
-    /// header.
-    ///
-    /// # Errors
-    /// `ENOENT` when a reply's request or a notification's object is no longer known; `ENODEV` when
-    /// the connection has ended.
-    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno>;
-}
-
-/// A connection to the kernel, or to something that plays the kernel. Used by many threads at once.
-pub trait Transport: Outlet {
-    /// Waits for a request and writes it into `buffer`; `None` when the connection has ended (the
-    /// mount is gone).
-    ///
-    /// # Errors
-    /// Whatever else the device says; `EINVAL` when `buffer` is too small for what was negotiated.
-    fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno>;
-
-    /// Another channel of the same connection, for a thread of its own. A reply must go out on the
-    /// channel its request came in.
-    ///
-    /// # Errors
-    /// Where further channels are not allowed; the caller then shares this one.
-    fn channel(&self) -> Result<Arc<dyn Transport>, Errno>;
-
-    /// Sends a message that ends with `missing` bytes which nobody can read.
-    ///
-    /// # Errors
-    /// `EFAULT` when the other side has taken the message up to there; otherwise as
-    /// [`send`](Outlet::send).
-    fn send_without_its_end(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
-        let end = vec![0_u8; missing];
-        self.send(&[IoSlice::new(head), IoSlice::new(&end)])?;
-        Err(Errno::FAULT)
-    }
-
-    /// The device, whose requests can come over rings as well; `None` if there is none.
-    fn device(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-}
+pub use memory::{MemoryKernel, MemoryTransport, ServerMessage, memory_pair};

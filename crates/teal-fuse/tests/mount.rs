@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use teal_fuse::{
-    BdiKnob, DirBuffer, Entry, Handle, InitConfig, InitFlags, MountError, MountOptions, NodeId,
-    Notifier, OpenFlags, Operation, Reply, Request, Serve, Session, SessionError, StatFs,
-    Transport, Unmount, UnmountError, Unmounter, set_bdi,
+    BdiKnob, DirBuffer, FuseMountOptions, FuseOperation, FuseSession, Handle, InitConfig,
+    InitFlags, KernelNotifier, KernelRequest, LookupEntry, MountError, NodeId, OpenFlags,
+    ReplySender, RequestHandler, SessionError, StatfsReply, Transport, UnmountError, UnmountHandle,
+    UnmountMode, set_bdi,
 };
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -60,8 +61,8 @@ impl Tiny {
         }
     }
 
-    fn entry(&self, node: NodeId) -> Entry {
-        Entry {
+    fn entry(&self, node: NodeId) -> LookupEntry {
+        LookupEntry {
             node,
             generation: 0,
             attr: self.attr(node),
@@ -93,37 +94,41 @@ impl Tiny {
     }
 }
 
-impl Serve for Tiny {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl RequestHandler for Tiny {
+    fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
         let node = request.header.node;
         match request.operation {
-            Operation::Lookup { name } => {
+            FuseOperation::Lookup { name } => {
                 self.lookups.fetch_add(1, Ordering::Relaxed);
                 match FILES.iter().find(|(_, file)| file.as_bytes() == name) {
-                    Some((node, _)) => drop(reply.entry(&self.entry(*node))),
-                    None => reply.error(Errno::NOENT),
+                    Some((node, _)) => drop(reply.send_entry(&self.entry(*node))),
+                    None => reply.send_error(Errno::NOENT),
                 }
             }
-            Operation::Getattr { .. } => reply.attr(&self.attr(node), Duration::MAX),
-            Operation::Statx { .. } => reply.statx(&self.attr(node), Duration::MAX),
-            Operation::Open { .. } => drop(reply.open(Handle::new(1), OpenFlags::KEEP_CACHE)),
-            Operation::Opendir { .. } => drop(reply.open(Handle::new(2), OpenFlags::empty())),
-            Operation::Read { .. } if node == PANIC => panic!("as the test wants"),
-            Operation::Read { offset, size, .. } => {
+            FuseOperation::Getattr { .. } => reply.send_attr(&self.attr(node), Duration::MAX),
+            FuseOperation::Statx { .. } => reply.send_statx(&self.attr(node), Duration::MAX),
+            FuseOperation::Open { .. } => {
+                let _delivery = reply.send_open(Handle::new(1), OpenFlags::KEEP_CACHE);
+            }
+            FuseOperation::Opendir { .. } => {
+                let _delivery = reply.send_open(Handle::new(2), OpenFlags::empty());
+            }
+            FuseOperation::Read { .. } if node == PANIC => panic!("as the test wants"),
+            FuseOperation::Read { offset, size, .. } => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
                 let content = self.content.lock().clone();
                 let start = content.len().min(offset as usize);
                 let end = content.len().min(start + size as usize);
                 let (first, second) = content[start..end].split_at((end - start) / 2);
-                reply.data_vectored(&[first, second]);
+                reply.send_data_vectored(&[first, second]);
             }
-            Operation::Readdir { cookie, size, .. } => {
-                reply.directory(&self.list(size, cookie, false))
+            FuseOperation::Readdir { cookie, size, .. } => {
+                reply.send_directory(&self.list(size, cookie, false))
             }
-            Operation::Readdirplus { cookie, size, .. } => {
-                reply.directory(&self.list(size, cookie, true))
+            FuseOperation::Readdirplus { cookie, size, .. } => {
+                reply.send_directory(&self.list(size, cookie, true))
             }
-            Operation::Statfs => reply.statfs(&StatFs {
+            FuseOperation::Statfs => reply.send_statfs(&StatfsReply {
                 block_size: 4096,
                 blocks: 1000,
                 free: 500,
@@ -132,18 +137,18 @@ impl Serve for Tiny {
                 files_free: 7,
                 name_max: 255,
             }),
-            Operation::Flush { .. } | Operation::Release { .. } | Operation::Releasedir { .. } => {
-                reply.ok()
-            }
-            Operation::Syncfs => {
+            FuseOperation::Flush { .. }
+            | FuseOperation::Release { .. }
+            | FuseOperation::Releasedir { .. } => reply.send_ok(),
+            FuseOperation::Syncfs => {
                 self.syncs.fetch_add(1, Ordering::Relaxed);
-                reply.ok();
+                reply.send_ok();
             }
-            Operation::Destroy => {
+            FuseOperation::Destroy => {
                 self.destroyed.fetch_add(1, Ordering::Relaxed);
-                reply.ok();
+                reply.send_ok();
             }
-            _ => reply.error(Errno::NOSYS),
+            _ => reply.send_error(Errno::NOSYS),
         }
     }
 }
@@ -152,14 +157,14 @@ impl Serve for Tiny {
 struct Mounted {
     tiny: Arc<Tiny>,
     dir: tempfile::TempDir,
-    notifier: Notifier,
-    unmounter: Unmounter,
+    notifier: KernelNotifier,
+    unmounter: UnmountHandle,
     server: Option<JoinHandle<Result<(), SessionError>>>,
 }
 
 impl Mounted {
     /// `None`, and a word about it, where there is no FUSE.
-    fn new(options: &MountOptions) -> Option<Self> {
+    fn new(options: &FuseMountOptions) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             eprintln!("SKIPPED: /dev/fuse is missing");
             return None;
@@ -171,7 +176,7 @@ impl Mounted {
             wanted,
             ..Default::default()
         };
-        let session = Session::mount(dir.path(), options, &config).unwrap();
+        let session = FuseSession::mount(dir.path(), options, &config).unwrap();
         assert!(
             session
                 .negotiated()
@@ -186,7 +191,7 @@ impl Mounted {
             syncs: AtomicUsize::new(0),
             destroyed: AtomicUsize::new(0),
         });
-        let (notifier, unmounter) = (session.notifier(), session.unmounter().unwrap());
+        let (notifier, unmounter) = (session.notifier(), session.unmount_handle().unwrap());
         let serve = Arc::clone(&tiny);
         let run = move || session.run(NonZeroUsize::new(2).unwrap(), &*serve);
         let server = Builder::new().name("session".into()).spawn(run).unwrap();
@@ -211,7 +216,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let gone = self.unmounter.unmount(Unmount::Detach);
+        let gone = self.unmounter.unmount(UnmountMode::Detach);
         if let (Some(server), Ok(())) = (self.server.take(), gone)
             && !std::thread::panicking()
         {
@@ -231,8 +236,8 @@ fn join(server: JoinHandle<Result<(), SessionError>>) -> Result<(), SessionError
     panic!("the session does not end within a minute");
 }
 
-fn options() -> MountOptions {
-    MountOptions {
+fn options() -> FuseMountOptions {
+    FuseMountOptions {
         source: "tiny,test".into(),
         read_only: true,
         default_permissions: true,
@@ -277,20 +282,20 @@ fn files_directories_and_errors_reach_their_callers() {
         Errno::ROFS
     );
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let point = mounted.unmounter.point().to_str().unwrap();
+    let point = mounted.unmounter.mount_point().to_str().unwrap();
     let line = mounts.lines().find(|line| line.contains(point)).unwrap();
     assert!(
         line.starts_with("tiny,test ") && line.contains(" fuse.teal ro,"),
         "{line}"
     );
-    mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
+    mounted.unmounter.unmount(UnmountMode::IfIdle).unwrap();
     mounted.ended();
     assert_eq!(
         std::fs::read_dir(mounted.dir.path()).unwrap().count(),
         0,
         "the mount is gone"
     );
-    mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
+    mounted.unmounter.unmount(UnmountMode::IfIdle).unwrap();
 }
 
 #[test]
@@ -323,7 +328,7 @@ fn unlimited_time_outs_hold_until_a_notification() {
         b"something longer\n"
     );
 
-    for (round, forget) in [Notifier::inval_entry, Notifier::expire_entry]
+    for (round, forget) in [KernelNotifier::inval_entry, KernelNotifier::expire_entry]
         .into_iter()
         .enumerate()
     {
@@ -337,7 +342,7 @@ fn unlimited_time_outs_hold_until_a_notification() {
         "the kernel never heard of it"
     );
     assert_eq!(
-        mounted.notifier.store(HELLO, 0, b"SOMETHING STORED\n"),
+        mounted.notifier.store_data(HELLO, 0, b"SOMETHING STORED\n"),
         Ok(true)
     );
     assert_eq!(
@@ -372,9 +377,9 @@ fn an_unmount_refuses_or_detaches_while_a_file_is_open() {
         .read(true)
         .open(mounted.path("hello"))
         .unwrap();
-    let busy = mounted.unmounter.unmount(Unmount::IfIdle).unwrap_err();
+    let busy = mounted.unmounter.unmount(UnmountMode::IfIdle).unwrap_err();
     assert!(matches!(busy, UnmountError::Busy { .. }), "{busy}");
-    mounted.unmounter.unmount(Unmount::Detach).unwrap();
+    mounted.unmounter.unmount(UnmountMode::Detach).unwrap();
     assert!(!mounted.path("hello").exists());
     let mut content = String::new();
     file.rewind().unwrap();
@@ -390,7 +395,7 @@ fn a_session_that_never_ran_leaves_no_mount() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    drop(Session::mount(dir.path(), &options(), &InitConfig::default()).unwrap());
+    drop(FuseSession::mount(dir.path(), &options(), &InitConfig::default()).unwrap());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -410,22 +415,22 @@ fn a_device_has_channels_and_the_next_mount_takes_the_place_of_a_dead_one() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (device, dead) = teal_fuse::mount(dir.path(), &options()).unwrap();
-    drop(device.channel().unwrap());
+    drop(device.open_channel().unwrap());
     drop(device);
     assert!(teal_fuse::is_dead(dir.path()));
     let again = teal_fuse::mount(dir.path(), &options());
     if !rustix::process::geteuid().is_root() {
-        dead.unmount(Unmount::Detach).unwrap();
+        dead.unmount(UnmountMode::Detach).unwrap();
         assert!(matches!(again, Err(MountError::Dead { .. })), "{again:?}");
         return;
     }
     let (device, unmounter) = again.unwrap();
-    assert_ne!(unmounter.device(), dead.device());
+    assert_ne!(unmounter.device_number(), dead.device_number());
     // Its mount is gone, and that of its successor is not taken for it.
-    dead.unmount(Unmount::Detach).unwrap();
+    dead.unmount(UnmountMode::Detach).unwrap();
     assert_eq!(mounts_at(dir.path()), 1);
     drop(device);
-    unmounter.unmount(Unmount::Detach).unwrap();
+    unmounter.unmount(UnmountMode::Detach).unwrap();
     assert_eq!(mounts_at(dir.path()), 0);
 }
 
@@ -434,7 +439,7 @@ fn read_ahead_can_be_raised_by_root() {
     let Some(mounted) = Mounted::new(&options()) else {
         return;
     };
-    let device = mounted.unmounter.device();
+    let device = mounted.unmounter.device_number();
     let set = set_bdi(device, BdiKnob::ReadAheadKb, 1024);
     if rustix::process::geteuid().is_root() {
         set.unwrap();
@@ -489,7 +494,7 @@ impl Drop for Loop {
 #[test]
 fn a_block_device_mount_sends_syncfs_and_destroy() {
     let Some(disk) = Loop::new() else { return };
-    let options = MountOptions {
+    let options = FuseMountOptions {
         source: disk.device.clone(),
         block_device: true,
         ..Default::default()
@@ -511,11 +516,11 @@ fn a_block_device_mount_sends_syncfs_and_destroy() {
     )
     .unwrap();
     assert_eq!(mounted.tiny.syncs.load(Ordering::Relaxed), 1);
-    mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
+    mounted.unmounter.unmount(UnmountMode::IfIdle).unwrap();
     mounted.ended();
     assert_eq!(mounted.tiny.destroyed.load(Ordering::Relaxed), 1);
     let dir = tempfile::tempdir().unwrap();
-    drop(Session::mount(dir.path(), &options, &InitConfig::default()).unwrap());
+    drop(FuseSession::mount(dir.path(), &options, &InitConfig::default()).unwrap());
     assert_eq!(
         std::fs::read_dir(dir.path()).unwrap().count(),
         0,
@@ -530,7 +535,7 @@ fn a_user_mounts_through_fusermount3() {
     if rustix::process::geteuid().is_root() {
         return as_nobody("a_user_mounts_through_fusermount3");
     }
-    let Some(mut mounted) = Mounted::new(&MountOptions {
+    let Some(mut mounted) = Mounted::new(&FuseMountOptions {
         read_only: false,
         ..options()
     }) else {
@@ -541,7 +546,7 @@ fn a_user_mounts_through_fusermount3() {
         b"hello, world\n"
     );
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let point = mounted.unmounter.point().to_str().unwrap();
+    let point = mounted.unmounter.mount_point().to_str().unwrap();
     let line = mounts.lines().find(|line| line.contains(point)).unwrap();
     assert!(
         line.starts_with("tiny,test ") && line.contains(" fuse.teal rw,nosuid,nodev"),
@@ -551,12 +556,12 @@ fn a_user_mounts_through_fusermount3() {
         .read(true)
         .open(mounted.path("hello"))
         .unwrap();
-    let busy = mounted.unmounter.unmount(Unmount::IfIdle).unwrap_err();
+    let busy = mounted.unmounter.unmount(UnmountMode::IfIdle).unwrap_err();
     assert!(matches!(busy, UnmountError::Busy { .. }), "{busy}");
     drop(file);
-    mounted.unmounter.unmount(Unmount::IfIdle).unwrap();
+    mounted.unmounter.unmount(UnmountMode::IfIdle).unwrap();
     mounted.ended();
-    let others = MountOptions {
+    let others = FuseMountOptions {
         allow_other: true,
         ..options()
     };

@@ -1,10 +1,10 @@
-//! The command line.
+//! Defines the command line.
 
 mod disk;
 mod trace;
 
-pub(crate) use disk::Disk;
-pub(crate) use trace::{At, Format, Import, Trace};
+pub(crate) use disk::DiskCommand;
+pub(crate) use trace::{ImportArgs, ImportFormat, RequestBegin, TraceCommand};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -19,26 +19,26 @@ use teal_command::size::parse_size;
     arg_required_else_help = true,
     max_term_width = 100
 )]
-pub(crate) struct Cli {
+pub(crate) struct LabCommandLine {
     #[command(subcommand)]
-    pub(crate) command: Lab,
+    pub(crate) command: LabCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Lab {
+pub(crate) enum LabCommand {
     /// Record what programs ask of a mount, until the time is over or Ctrl-C
-    Record(Record),
+    Record(RecordArgs),
     /// Look at traces, read those of others
     Trace {
         #[command(subcommand)]
-        what: Trace,
+        what: TraceCommand,
     },
     /// Run a trace in virtual time on a machine made of profiles: joules, delays and wake-ups under
     /// each policy
-    Replay(Replay),
+    Replay(ReplayArgs),
     /// Make up a trace with the totals that a paper published of one: jeff, purcell, messiaen,
     /// robin, berlioz
-    Generate(Generate),
+    Generate(GenerateArgs),
     /// Re-enact a figure of a paper on the models, theirs beside ours: bluefs-4, 7, 8, 9,
     /// greenfs-3, 4, 5, greenfs-jeff, or all
     Reenact {
@@ -50,13 +50,13 @@ pub(crate) enum Lab {
     },
     /// Run a workload: a script in Filebench's language, or one of `teal lab workloads`, on
     /// whatever file system DIR is on
-    Run(Run),
+    Run(RunArgs),
     /// Run a matrix: workloads on file systems with their options under schedulers; what to take,
     /// in operations a second and for each joule
-    Matrix(Matrix),
+    Matrix(MatrixArgs),
     /// Measure the phases of scherlfs on file systems: joules by phase on a modelled disk, beside
     /// the physical floor
-    Phases(Phases),
+    Phases(PhasesArgs),
     /// The host's side of a guest, in namespaces of its own
     #[command(hide = true)]
     GuestHost,
@@ -65,10 +65,10 @@ pub(crate) enum Lab {
     Guest,
     /// Search for the file system, options and scheduler that are best for a workload on a device,
     /// and print the commands
-    Tune(Tune),
+    Tune(TuneArgs),
     /// Compare two results of a matrix, or two outputs of `teal lab run --json`; status 3 if a
     /// workload is worse, with 95 %
-    Compare(Compare),
+    Compare(CompareArgs),
     /// List the workloads that come with the program
     Workloads {
         /// Print the script of this one
@@ -78,15 +78,15 @@ pub(crate) enum Lab {
     /// joules
     Disk {
         #[command(subcommand)]
-        what: Disk,
+        what: DiskCommand,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// A script, or a workload's name
     pub(crate) workload: String,
-    /// Where its files are made; what an earlier run made there is made anew
+    /// Directory in which its files are made; those of an earlier run are made anew
     #[arg(long)]
     pub(crate) dir: PathBuf,
     /// End after so many seconds, whatever the script says
@@ -98,7 +98,7 @@ pub(crate) struct Run {
     /// Factor on the number of files, such as 0.02; where there are few, on their sizes
     #[arg(long, default_value = "1", value_parser = parse_scale)]
     pub(crate) scale: f64,
-    /// What is drawn; the same seed draws the same
+    /// Seed of all random numbers; the same seed gives the same ones
     #[arg(long, default_value = "1")]
     pub(crate) seed: u64,
     /// A variable of the script, whatever it sets it to
@@ -118,9 +118,9 @@ pub(crate) struct Run {
     pub(crate) dry_run: bool,
 }
 
-/// What is kept of measurements that go on where they were interrupted.
+/// Names the results of measurements, which go on after an interruption.
 #[derive(Debug, Args)]
-pub(crate) struct Kept {
+pub(crate) struct ResultsArgs {
     /// A directory for what is measured and the report; what is there already is not measured again
     #[arg(long, value_name = "DIR")]
     pub(crate) results: PathBuf,
@@ -133,18 +133,18 @@ pub(crate) struct Kept {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Matrix {
+pub(crate) struct MatrixArgs {
     /// The matrix, a TOML file
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) kept: Kept,
+    pub(crate) kept: ResultsArgs,
     /// The matrix's real device, again: everything on it will be lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) erase: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Phases {
+pub(crate) struct PhasesArgs {
     /// The modelled disk: a shipped profile's name, or a file
     #[arg(long)]
     pub(crate) profile: String,
@@ -166,10 +166,10 @@ pub(crate) struct Phases {
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     #[command(flatten)]
-    pub(crate) kept: Kept,
+    pub(crate) kept: ResultsArgs,
 }
 
-/// When what was written has to be on the disk.
+/// Says when written data has to be on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PhasesMode {
     /// As in the thesis
@@ -181,7 +181,7 @@ pub(crate) enum PhasesMode {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Tune {
+pub(crate) struct TuneArgs {
     /// A script, or a workload's name
     #[arg(long, required_unless_present = "replay", requires = "results")]
     pub(crate) workload: Option<String>,
@@ -189,14 +189,14 @@ pub(crate) struct Tune {
     #[arg(long, required_unless_present = "replay")]
     pub(crate) device: Option<String>,
     #[command(flatten)]
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<ResultsArgs>,
     /// Begin no run that would end after this time, if it takes as long as the longest so far; such
     /// as 30m or 2h
     #[arg(long, value_parser = parse_duration, default_value = "1h")]
     pub(crate) budget: Duration,
-    /// What the best is the best in
-    #[arg(long, value_enum, default_value_t = Aim::Both)]
-    pub(crate) aim: Aim,
+    /// Goal of the search
+    #[arg(long, value_enum, default_value_t = AimArg::Both)]
+    pub(crate) aim: AimArg,
     /// A matrix: its file systems and schedulers are those to choose from, the first ones the
     /// reference [default: what is installed]
     #[arg(long, value_name = "FILE")]
@@ -229,7 +229,7 @@ pub(crate) struct Tune {
     /// is fresh]
     #[arg(long, value_name = "PERCENT")]
     pub(crate) aged: Option<u64>,
-    /// What is drawn: order and workloads
+    /// Seed of the order and of the workloads
     #[arg(long, default_value = "1")]
     pub(crate) seed: u64,
     /// Blocks at most
@@ -242,16 +242,16 @@ pub(crate) struct Tune {
     /// found
     #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "device", "results"])]
     pub(crate) replay: Option<PathBuf>,
-    /// Of a replay: so many searches
+    /// Number of searches of a replay
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) seeds: u64,
-    /// Of a replay: the part of the runs that a search may take
+    /// Part of the runs that a search of a replay may take
     #[arg(long, default_value = "0.45", value_parser = parse_scale)]
     pub(crate) part: f64,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Compare {
+pub(crate) struct CompareArgs {
     /// Results: a directory, or a file of `teal lab run --json`
     pub(crate) before: PathBuf,
     /// Other results of the same kind
@@ -272,9 +272,9 @@ pub(crate) struct Compare {
     pub(crate) json: bool,
 }
 
-/// What the best is the best in.
+/// Names the goal of a search.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Aim {
+pub(crate) enum AimArg {
     /// Operations a second
     Rate,
     /// Operations for each joule
@@ -284,7 +284,7 @@ pub(crate) enum Aim {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Record {
+pub(crate) struct RecordArgs {
     /// The mount point
     pub(crate) dir: PathBuf,
     /// The trace, a new file anywhere but on the mount itself
@@ -309,13 +309,13 @@ pub(crate) struct Record {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Generate {
+pub(crate) struct GenerateArgs {
     /// The paper's name for it: jeff (GreenFS), purcell, messiaen, robin or berlioz (BlueFS)
     pub(crate) name: String,
     /// The pauses, which no totals fix: even, random (Poisson) or sessions (few long ones)
     #[arg(long)]
     pub(crate) gaps: String,
-    /// What is drawn; the same seed gives the same trace
+    /// Seed of all random numbers; the same seed gives the same trace
     #[arg(long, default_value = "1")]
     pub(crate) seed: u64,
     /// The trace, a new file
@@ -324,7 +324,7 @@ pub(crate) struct Generate {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayArgs {
     /// The trace, of file level
     pub(crate) trace: PathBuf,
     /// A machine (handheld, laptop, desktop, home-server), or profiles with commas between: shipped
@@ -351,7 +351,12 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) cache: Option<u64>,
     /// Part of the files that disks hold at the beginning; a link has all
-    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "100",
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
     pub(crate) warm: u8,
     /// The clairvoyant bound for traces of at most so many events at the devices: it may take
     /// minutes [default: 200 shared by the devices]
@@ -369,7 +374,7 @@ pub(crate) struct Replay {
     pub(crate) explain: Option<String>,
 }
 
-/// Reads a time: a number with an optional s, m, h or d.
+/// Parses a time: a number with an optional s, m, h or d.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (digits, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
         Some(digits) => (digits, text.as_bytes()[digits.len()]),
@@ -395,11 +400,12 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 fn no_time(text: &str) -> String {
     format!(
-        "'{text}' is no time: give a whole number of seconds, or one with s, m, h or d, such as 90s, 10m, 8h or 2d"
+        "'{text}' is no time: give a whole number of seconds, or one with s, m, h or d, such as \
+         90s, 10m, 8h or 2d"
     )
 }
 
-/// A factor above 0.
+/// Parses a factor above 0.
 fn parse_scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(scale) if scale > 0.0 && scale <= 1000.0 => Ok(scale),
@@ -409,7 +415,7 @@ fn parse_scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `variable=value`, with or without `$`.
+/// Parses `variable=value`, with or without `$`.
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     match text.trim_start_matches('$').split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -425,7 +431,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        <Cli as clap::CommandFactory>::command().debug_assert();
+        <LabCommandLine as clap::CommandFactory>::command().debug_assert();
     }
 
     #[test]

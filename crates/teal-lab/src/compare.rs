@@ -1,14 +1,16 @@
-//! `teal lab compare`: what has changed between two results, and whether that is more than noise.
+//! Implements `teal lab compare`: says what has changed between two results, and whether that is
+//! more than noise.
 //!
-//! What the two have different is named. If they did other work (script, scale, variables,
-//! operations), they are refused.
+//! All differences of the two are named. Results of other work (script, scale, variables,
+//! operations) are refused.
 //!
-//! Within one result the same is said of parts of it: every file system by one, every scheduler by
-//! one.
+//! Within one result its parts are compared in the same way: every file system by one, or every
+//! scheduler by one.
 //!
-//! Status: 0, nothing is worse; 3, a workload is worse, with 95 %; 1, it could not be compared.
+//! The status is 0 if nothing is worse, 3 if a workload is worse with 95 %, and 1 if the results
+//! could not be compared.
 
-use crate::cli::Compare as Args;
+use crate::cli::CompareArgs;
 use crate::matrix::{scripts, versions};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -16,22 +18,26 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use teal_command::say::say;
-use teal_study::matrix::{Change, Differences, Matrix, Run, changes, differences};
-use teal_study::statistics::Comparison;
+use teal_study::matrix::{
+    CellRun, Matrix, MatrixChanges, MatrixDifferences, MeasuredChange, compare_results,
+    find_differences,
+};
+use teal_study::statistics::PairedComparison;
 
-/// The status when something is worse.
+/// Status when something is worse.
 const WORSE: u8 = 3;
 
 /// Runs the command.
-pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_compare(args: &CompareArgs) -> Result<ExitCode> {
     let Some(other) = &args.after else {
-        return within(args);
+        return compare_within(args);
     };
+    // Two files are single runs, without blocks.
     if args.before.is_file() && other.is_file() {
-        return outputs(args, other);
+        return compare_outputs(args, other);
     }
-    let differ = allowed(args, between(&args.before, other)?)?;
-    let changes = changes(&runs(&args.before)?, &runs(other)?);
+    let differ = allowed_differences(args, differences_between(&args.before, other)?)?;
+    let changes = compare_results(&read_runs_of(&args.before)?, &read_runs_of(other)?);
     if changes.cells.is_empty() {
         bail!(
             "{} and {} have no cell in common",
@@ -46,35 +52,24 @@ pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
             other.display()
         );
     }
-    let is_worse = changes.workloads.iter().any(Change::is_worse);
+    // Only workloads decide on the status: of many cells some are worse by chance.
+    let is_worse = changes.workloads.iter().any(MeasuredChange::is_worse);
     if args.json {
-        let list = |of: &[Change]| of.iter().map(object).collect::<Vec<_>>();
-        let all = json!({ "version": 1, "workloads": list(&changes.workloads), "cells": list(&changes.cells), "alone": changes.alone, "worse": is_worse, "differ": differ });
+        let list = |of: &[MeasuredChange]| of.iter().map(change_json).collect::<Vec<_>>();
+        let all = json!({
+            "version": 1,
+            "workloads": list(&changes.workloads),
+            "cells": list(&changes.cells),
+            "alone": changes.alone,
+            "worse": is_worse,
+            "differ": differ,
+        });
         say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         if !differ.is_empty() {
             say!("they differ in: {}", differ.join(", "));
         }
-        changes
-            .workloads
-            .iter()
-            .for_each(|change| say!("{}", line(change)));
-        let told: Vec<&Change> = changes
-            .cells
-            .iter()
-            .filter(|change| change.is_worse() || change.is_better())
-            .collect();
-        let all = changes.cells.len();
-        say!(
-            "{} of {all} cells differ; of {all} that are alike {:.1} would look so by chance",
-            told.len(),
-            all as f64 * 0.05
-        );
-        told.into_iter()
-            .for_each(|change| say!("  {}", line(change)));
-        for [workload, system, scheduler] in &changes.alone {
-            say!("only in one of them: {workload}, {system}, {scheduler}");
-        }
+        print_changes(&changes);
     }
     Ok(if is_worse {
         ExitCode::from(WORSE)
@@ -83,8 +78,34 @@ pub(crate) fn compare(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// The matrix of a directory of results, if it is there.
-fn matrix(dir: &Path) -> Result<Option<Matrix>> {
+/// Prints the changes of the workloads, of the cells that differ, and the cells of one result only.
+fn print_changes(changes: &MatrixChanges) {
+    changes
+        .workloads
+        .iter()
+        .for_each(|change| say!("{}", change_line(change)));
+    // Differences within noise would hide those that are told.
+    let told: Vec<&MeasuredChange> = changes
+        .cells
+        .iter()
+        .filter(|change| change.is_worse() || change.is_better())
+        .collect();
+    // With intervals of 95 %, one cell in twenty differs by chance.
+    let all = changes.cells.len();
+    say!(
+        "{} of {all} cells differ; of {all} that are alike {:.1} would look so by chance",
+        told.len(),
+        all as f64 * 0.05
+    );
+    told.into_iter()
+        .for_each(|change| say!("  {}", change_line(change)));
+    for [workload, system, scheduler] in &changes.alone {
+        say!("only in one of them: {workload}, {system}, {scheduler}");
+    }
+}
+
+/// Reads the matrix of a directory of results, if it is there.
+fn read_matrix(dir: &Path) -> Result<Option<Matrix>> {
     let path = dir.join("matrix.toml");
     match std::fs::read_to_string(&path) {
         Ok(text) => Matrix::parse(&text)
@@ -95,17 +116,22 @@ fn matrix(dir: &Path) -> Result<Option<Matrix>> {
     }
 }
 
-/// Returns what two results have different, of what they have kept.
-fn between(before: &Path, after: &Path) -> Result<Differences> {
-    let (Some(a), Some(b)) = (matrix(before)?, matrix(after)?) else {
-        return Ok(Differences::default());
+/// Returns the differences of two results, as far as both have kept their matrix and scripts.
+fn differences_between(before: &Path, after: &Path) -> Result<MatrixDifferences> {
+    let (Some(a), Some(b)) = (read_matrix(before)?, read_matrix(after)?) else {
+        return Ok(MatrixDifferences::default());
     };
-    let mut all = differences(&a, &b);
-    let (one, other) = (scripts::read(before)?, scripts::read(after)?);
+    let mut all = find_differences(&a, &b);
+    let (one, other) = (
+        scripts::read_scripts(before)?,
+        scripts::read_scripts(after)?,
+    );
     for workload in &a.workloads {
+        // Only workloads of both results are compared.
         let Some(same) = b.workloads.iter().find(|of| of.name == workload.name) else {
             continue;
         };
+        // Results of a time when scripts were not kept have only their names.
         let texts = one
             .as_ref()
             .zip(other.as_ref())
@@ -115,7 +141,7 @@ fn between(before: &Path, after: &Path) -> Result<Differences> {
             all.reasons.push(format!("the script of {}", workload.name));
         }
     }
-    let [one, other] = [before, after].map(versions::lines);
+    let [one, other] = [before, after].map(versions::version_lines);
     let (one, other) = (one?.join("; "), other?.join("; "));
     if one != other {
         all.remarks
@@ -124,9 +150,9 @@ fn between(before: &Path, after: &Path) -> Result<Differences> {
     Ok(all)
 }
 
-/// Everything that is different, if that may be.
-fn allowed(args: &Args, of: Differences) -> Result<Vec<String>> {
-    let Differences {
+/// Returns all differences, if they are allowed.
+fn allowed_differences(args: &CompareArgs, of: MatrixDifferences) -> Result<Vec<String>> {
+    let MatrixDifferences {
         mut remarks,
         reasons,
     } = of;
@@ -136,15 +162,16 @@ fn allowed(args: &Args, of: Differences) -> Result<Vec<String>> {
             reasons.join(", ")
         );
     }
+    // The grave differences come first.
     remarks.splice(0..0, reasons);
     Ok(remarks)
 }
 
-fn is_known(of: &Change) -> bool {
+fn is_known(of: &MeasuredChange) -> bool {
     of.rate.is_some() || of.per_joule.is_some()
 }
 
-fn runs(dir: &Path) -> Result<Vec<Run>> {
+fn read_runs_of(dir: &Path) -> Result<Vec<CellRun>> {
     let runs = crate::matrix::read_runs(&dir.join("runs.jsonl"))?;
     if runs.is_empty() {
         bail!("{} has no runs of a matrix", dir.display())
@@ -153,23 +180,36 @@ fn runs(dir: &Path) -> Result<Vec<Run>> {
     }
 }
 
-/// Parts of one result by another part of it: what has only their names different is the same cell.
-fn within(args: &Args) -> Result<ExitCode> {
-    let runs = runs(&args.before)?;
-    let (axis, of): (fn(&mut Run) -> &mut String, _) = match (&args.system, &args.scheduler) {
+/// Gives the field of a run that names its part: its file system or its scheduler.
+type PartName = fn(&mut CellRun) -> &mut String;
+
+/// Returns the runs of a part. The name of the part is cleared in them, so that the same cells of
+/// two parts meet.
+fn runs_of_part(runs: &[CellRun], axis: PartName, name: &str) -> Vec<CellRun> {
+    let mut found = Vec::new();
+    for run in runs {
+        let mut run = run.clone();
+        let part = axis(&mut run);
+        if part == name {
+            part.clear();
+            found.push(run);
+        }
+    }
+    found
+}
+
+/// Compares parts of one result with another part of it: cells that differ only in the name of the
+/// part are the same cell.
+fn compare_within(args: &CompareArgs) -> Result<ExitCode> {
+    let runs = read_runs_of(&args.before)?;
+    let (axis, of): (PartName, _) = match (&args.system, &args.scheduler) {
         (Some(name), _) => (|run| &mut run.system, name),
         (_, name) => (
             |run| &mut run.scheduler,
             name.as_ref().context("say --system or --scheduler")?,
         ),
     };
-    let part = |name: &str| -> Vec<Run> {
-        let these = runs.iter().cloned().filter_map(|mut run| {
-            let own = axis(&mut run);
-            (*own == name).then(|| own.clear()).map(|()| run)
-        });
-        these.collect()
-    };
+    // The names of all parts, sorted.
     let names: BTreeSet<String> = runs
         .iter()
         .cloned()
@@ -183,10 +223,12 @@ fn within(args: &Args) -> Result<ExitCode> {
             names.join(", ")
         );
     }
-    let base = part(of);
+    // Each other part is compared by this one.
+    let base = runs_of_part(&runs, axis, of);
     let mut all = Vec::new();
     for name in names.iter().filter(|name| *name != of) {
-        for mut change in changes(&base, &part(name)).workloads {
+        let other = runs_of_part(&runs, axis, name);
+        for mut change in compare_results(&base, &other).workloads {
             change.names.push(name.clone());
             all.push(change);
         }
@@ -199,19 +241,20 @@ fn within(args: &Args) -> Result<ExitCode> {
         );
     }
     if args.json {
-        let list: Vec<Value> = all.iter().map(object).collect();
+        let list: Vec<Value> = all.iter().map(change_json).collect();
         say!(
             "{}",
             serde_json::to_string_pretty(&json!({ "version": 1, "by": of, "parts": list }))?
         );
     } else {
         say!("by {of}, means over all that has both; a sample is a block");
-        all.iter().for_each(|change| say!("{}", line(change)));
+        all.iter()
+            .for_each(|change| say!("{}", change_line(change)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn word(of: &Change) -> &'static str {
+fn verdict_word(of: &MeasuredChange) -> &'static str {
     match (of.is_worse(), of.is_better()) {
         (true, true) => "better and worse",
         (true, false) => "worse",
@@ -221,8 +264,8 @@ fn word(of: &Change) -> &'static str {
     }
 }
 
-fn line(of: &Change) -> String {
-    let goal = |of: Option<Comparison>| {
+fn change_line(of: &MeasuredChange) -> String {
+    let goal = |of: Option<PairedComparison>| {
         of.map_or("not known".to_owned(), |of| {
             let p = of.p.map_or(String::new(), |p| format!(", p = {p:.3}"));
             format!(
@@ -234,23 +277,39 @@ fn line(of: &Change) -> String {
     format!(
         "{}: {}; ops/s {}, ops/J {}",
         of.names.join(", "),
-        word(of),
+        verdict_word(of),
         goal(of.rate),
         goal(of.per_joule)
     )
 }
 
-fn object(of: &Change) -> Value {
-    let goal = |of: Option<Comparison>| {
-        of.map(|of| json!({ "ratio": of.ratio, "low": of.low, "high": of.high, "hodges_lehmann": of.middle, "wilcoxon_p": of.p, "blocks": of.n }))
+fn change_json(of: &MeasuredChange) -> Value {
+    // An unknown goal is `null`.
+    let goal = |of: Option<PairedComparison>| {
+        of.map(|of| {
+            json!({
+                "ratio": of.ratio,
+                "low": of.low,
+                "high": of.high,
+                "hodges_lehmann": of.middle,
+                "wilcoxon_p": of.p,
+                "blocks": of.n,
+            })
+        })
     };
-    json!({ "names": of.names, "verdict": word(of), "ops_per_second": goal(of.rate), "ops_per_joule": goal(of.per_joule) })
+    json!({
+        "names": of.names,
+        "verdict": verdict_word(of),
+        "ops_per_second": goal(of.rate),
+        "ops_per_joule": goal(of.per_joule),
+    })
 }
 
-/// Two files of `teal lab run --json`: a run each, so there is a ratio and nothing that could be
-/// said of noise.
-fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
-    let [before, after] = [args.before.as_path(), other_file].map(read);
+/// Compares two files of `teal lab run --json`. Each is a single run, so there is a ratio, and
+/// noise cannot be told.
+fn compare_outputs(args: &CompareArgs, other_file: &Path) -> Result<ExitCode> {
+    // Each file is read completely before anything is compared.
+    let [before, after] = [args.before.as_path(), other_file].map(read_output);
     let ((name, before, one), (other, after, two)) = (before?, after?);
     if name != other {
         bail!(
@@ -259,25 +318,32 @@ fn outputs(args: &Args, other_file: &Path) -> Result<ExitCode> {
             other_file.display()
         );
     }
-    let differ = allowed(args, of_outputs(&one, &two))?;
+    let differ = allowed_differences(args, output_differences(&one, &two))?;
     let ratio = after / before;
     if args.json {
-        let all = json!({ "version": 1, "workload": name, "ratio": ratio, "worse": Value::Null, "differ": differ });
+        let all = json!({
+            "version": 1,
+            "workload": name,
+            "ratio": ratio,
+            "worse": Value::Null,
+            "differ": differ,
+        });
         say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         if !differ.is_empty() {
             say!("they differ in: {}", differ.join(", "));
         }
         say!(
-            "{name}: {before:.1} and {after:.1} operations a second, {ratio:.3} times as many; one run each: whether that is noise cannot be told"
+            "{name}: {before:.1} and {after:.1} operations a second, {ratio:.3} times as many; \
+             one run each: whether that is noise cannot be told"
         );
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns what two outputs have different. What only one of them says is not.
-fn of_outputs(one: &Value, two: &Value) -> Differences {
-    let mut all = Differences::default();
+/// Returns the differences of two outputs. A key that only one of them has is ignored.
+fn output_differences(one: &Value, two: &Value) -> MatrixDifferences {
+    let mut all = MatrixDifferences::default();
     let differ = |key: &str| !one[key].is_null() && !two[key].is_null() && one[key] != two[key];
     let both = |key: &str| format!("{key} {} and {}", one[key], two[key]);
     all.remarks
@@ -291,6 +357,7 @@ fn of_outputs(one: &Value, two: &Value) -> Differences {
     if differ("filesets") {
         all.reasons.push("file sets".to_owned());
     }
+    // An interrupted run did less work.
     let is_cut = |of: &Value| of["interrupted"] == true;
     match (is_cut(one), is_cut(two)) {
         (false, false) if differ("ended") => all.remarks.push(both("ended")),
@@ -302,7 +369,7 @@ fn of_outputs(one: &Value, two: &Value) -> Differences {
     all
 }
 
-fn read(file: &Path) -> Result<(String, f64, Value)> {
+fn read_output(file: &Path) -> Result<(String, f64, Value)> {
     let name = file.display();
     let text = std::fs::read_to_string(file).with_context(|| name.to_string())?;
     let value: Value = serde_json::from_str(&text).with_context(|| name.to_string())?;

@@ -1,50 +1,51 @@
-//! `teal lab disk`: modelled disks, started, looked at and stopped by name.
+//! Implements `teal lab disk`: modelled disks, started, looked at and stopped by name.
 
-use crate::cli::Disk;
+use crate::cli::DiskCommand;
 use anyhow::{Context, Result, bail};
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use teal_command::paths;
 use teal_command::say::say;
-use teal_emulator::log::{LogError, LogReader};
+use teal_emulator::log::{DiskLogRecord, LogError, LogReader};
 use teal_rig::disk::{self, DiskReport};
 
 /// Runs the command.
-pub(crate) fn run(what: Disk) -> Result<ExitCode> {
+pub(crate) fn run_disk(what: DiskCommand) -> Result<ExitCode> {
     match what {
-        Disk::Start(start) => return disk::start(start.into()),
-        Disk::Nbd { model, listen } => disk::serve_nbd(&model.into(), listen)?,
-        Disk::Ls => ls()?,
-        Disk::Stat { name, json } => {
-            let report =
-                DiskReport::read(&disk::place(&name)?).with_context(|| disk::unknown(&name))?;
+        DiskCommand::Start(start) => return disk::start_disk(start.into()),
+        DiskCommand::Nbd { model, listen } => disk::serve_nbd(&model.into(), listen)?,
+        DiskCommand::Ls => list_disks()?,
+        DiskCommand::Stat { name, json } => {
+            let report = DiskReport::read(&disk::mount_point(&name)?)
+                .with_context(|| disk::no_such_disk(&name))?;
             if json {
                 say!("{}", serde_json::to_string_pretty(&report)?)
             } else {
-                report.show()
+                report.print_report()
             }
         }
-        Disk::Mark { name, label } => command(&name, &format!("mark {label}"))?,
-        Disk::Idle { name, seconds } => {
+        DiskCommand::Mark { name, label } => send_command(&name, &format!("mark {label}"))?,
+        DiskCommand::Idle { name, seconds } => {
             if !(0.0..1e9).contains(&seconds) {
                 bail!("{seconds} seconds cannot pass");
             }
-            command(&name, &format!("idle {:.0}", seconds * 1e9))?;
+            send_command(&name, &format!("idle {:.0}", seconds * 1e9))?;
         }
-        Disk::Sleep { name } => command(&name, "sleep")?,
-        Disk::Log { file } => show_log(&file)?,
-        Disk::Stop { name } => disk::stop(&name)?,
+        DiskCommand::Sleep { name } => send_command(&name, "sleep")?,
+        DiskCommand::Log { file } => show_log(&file)?,
+        DiskCommand::Stop { name } => disk::stop_disk(&name)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn command(name: &str, what: &str) -> Result<()> {
-    disk::tell(name, what)?.with_context(|| format!("disk {name}: {what}"))
+fn send_command(name: &str, what: &str) -> Result<()> {
+    disk::send_command(name, what)?.with_context(|| format!("disk {name}: {what}"))
 }
 
-fn ls() -> Result<()> {
+fn list_disks() -> Result<()> {
     let dir = paths::disks_dir()?;
+    // Each disk is a directory with its files.
     let mut names: Vec<_> = std::fs::read_dir(&dir)
         .with_context(|| dir.display().to_string())?
         .flatten()
@@ -53,7 +54,7 @@ fn ls() -> Result<()> {
     names.sort();
     for name in names {
         match DiskReport::read(&dir.join(&name)) {
-            Ok(report) => say!("{}", report.line()),
+            Ok(report) => say!("{}", report.summary_line()),
             Err(_) => say!(
                 "{name}: its process is gone; `teal lab disk stop {name}` takes away what it left"
             ),
@@ -62,11 +63,28 @@ fn ls() -> Result<()> {
     Ok(())
 }
 
+/// Returns a record of the log in the columns of the head.
+fn record_line(record: &DiskLogRecord) -> String {
+    let numbers = [
+        record.at.get(),
+        record.count,
+        record.asked.get(),
+        record.start.get(),
+        record.done.get(),
+        record.energy.get(),
+        record.total.get(),
+    ];
+    let numbers = numbers.map(|n| n.to_string()).join(" ");
+    format!("{} {numbers} {}", record.kind.name(), record.label)
+}
+
+/// Prints the log of a disk, one record a line.
 fn show_log(file: &Path) -> Result<()> {
     let input = std::fs::OpenOptions::new()
         .read(true)
         .open(file)
         .with_context(|| file.display().to_string())?;
+    // A header that cannot be read means that this is no log.
     let reader = LogReader::new(std::io::BufReader::new(input))
         .with_context(|| file.display().to_string())?;
     let header = reader.header();
@@ -78,9 +96,10 @@ fn show_log(file: &Path) -> Result<()> {
         header.write_cache
     );
     say!("# kind sector sectors asked_ns start_ns done_ns uJ total_uJ label");
+    // A log may have millions of records, so the output is buffered, and a closed pipe ends it.
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for record in reader {
-        let r = match record {
+        let record = match record {
             Ok(record) => record,
             Err(LogError::CutOff { at }) => {
                 log::warn!("{} ends at byte {at}: its disk was killed", file.display());
@@ -88,17 +107,8 @@ fn show_log(file: &Path) -> Result<()> {
             }
             Err(error) => return Err(error).with_context(|| file.display().to_string()),
         };
-        let numbers = [
-            r.at.get(),
-            r.count,
-            r.asked.get(),
-            r.start.get(),
-            r.done.get(),
-            r.energy.get(),
-            r.total.get(),
-        ];
-        let numbers = numbers.map(|n| n.to_string()).join(" ");
-        match writeln!(out, "{} {numbers} {}", r.kind.name(), r.label) {
+        match writeln!(out, "{}", record_line(&record)) {
+            // The reader of the pipe has seen enough.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             done => done.context("standard output")?,
         }

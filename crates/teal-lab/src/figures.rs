@@ -1,19 +1,19 @@
-//! The figures of a trace, for people and for programs.
+//! Formats the figures of a trace, for people and for programs.
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use teal_command::size::human;
-use teal_trace::{Ending, GAP_LIMITS, Header, Level, Run, Stat};
+use teal_command::size::human_size;
+use teal_trace::{AccessPattern, GAP_LIMITS, Level, TraceEnding, TraceHeader, TraceStatistics};
 
-fn level(header: &Header) -> &'static str {
+fn level_word(header: &TraceHeader) -> &'static str {
     match header.level {
         Level::File => "file",
         Level::Block => "block",
     }
 }
 
-/// A time for people.
-fn time(time: Duration) -> String {
+/// Formats a time for people.
+fn format_time(time: Duration) -> String {
     match time.as_secs() {
         0 if time < Duration::from_millis(1) => format!("{:.1} us", time.as_nanos() as f64 / 1e3),
         0 => format!("{:.1} ms", time.as_secs_f64() * 1e3),
@@ -23,7 +23,7 @@ fn time(time: Duration) -> String {
     }
 }
 
-fn share(part: u64, whole: u64) -> String {
+fn format_share(part: u64, whole: u64) -> String {
     if whole == 0 {
         "-".into()
     } else {
@@ -31,35 +31,65 @@ fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// Requests that could have followed another of their kind on the same object.
-fn later(run: &Run) -> u64 {
+/// Returns the number of requests that could have followed another of their kind on the same
+/// object.
+fn count_followers(run: &AccessPattern) -> u64 {
+    debug_assert!(
+        run.first <= run.requests,
+        "the first requests are among all"
+    );
     run.requests - run.first
 }
 
-/// Returns what to print for people.
-pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
+/// Returns the lines for people.
+pub(crate) fn statistics_lines(header: &TraceHeader, stat: &TraceStatistics) -> Vec<String> {
+    let mut out = header_lines(header);
+    append_totals(stat, &mut out);
+    out.push(String::new());
+    append_actions(stat, &mut out);
+    out.push(String::new());
+    append_gaps(stat, &mut out);
+    for (at, mark) in &stat.marks {
+        out.push(format!(
+            "mark at {}: {}",
+            format_time(*at),
+            mark.as_bytes().escape_ascii()
+        ));
+    }
+    out
+}
+
+/// Returns level, machine and source of a trace.
+fn header_lines(header: &TraceHeader) -> Vec<String> {
     let mut out = Vec::new();
-    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-    let duration = stat.end.saturating_sub(stat.first.unwrap_or_default());
-    let events: u64 = stat.actions.values().map(|tally| tally.events()).sum();
     out.push(format!(
         "level      {}{}",
-        level(header),
+        level_word(header),
         if header.anonymous { ", anonymous" } else { "" }
     ));
     if !header.machine.as_bytes().is_empty() {
-        out.push(format!("machine    {}", text(header.machine.as_bytes())));
+        let machine = header.machine.as_bytes().escape_ascii();
+        out.push(format!("machine    {machine}"));
     }
-    out.push(format!("source     {}", text(header.source.as_bytes())));
-    out.push(format!("duration   {}", time(duration)));
+    let source = header.source.as_bytes().escape_ascii();
+    out.push(format!("source     {source}"));
+    out
+}
+
+/// Appends duration, events, bytes, and the sequential part of the requests.
+fn append_totals(stat: &TraceStatistics, out: &mut Vec<String>) {
+    let duration = stat.end.saturating_sub(stat.first.unwrap_or_default());
+    let events: u64 = stat.actions.values().map(|tally| tally.event_count()).sum();
+    out.push(format!("duration   {}", format_time(duration)));
+    // Objects are counted up to a limit of memory.
     let more = if stat.forgot {
         "more than a million objects"
     } else {
-        &format!("{} objects", stat.objects())
+        &format!("{} objects", stat.object_count())
     };
     out.push(format!(
         "events     {events} on {more} by {} threads",
-        stat.processes()
+        stat.process_count()
     ));
     if stat.dropped > 0 {
         out.push(format!(
@@ -67,7 +97,8 @@ pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
             stat.dropped
         ));
     }
-    let (read, written) = stat.bytes();
+    let (read, written) = stat.bytes_moved();
+    // A trace that writes nothing has no ratio.
     let ratio = if written == 0 {
         "-".into()
     } else {
@@ -75,34 +106,45 @@ pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
     };
     out.push(format!(
         "bytes      {} read, {} written, ratio {ratio}",
-        human(read),
-        human(written)
+        human_size(read),
+        human_size(written)
     ));
-    for (what, run) in [("reads", &stat.reads), ("writes", &stat.writes)] {
-        let (count, sequential) = (run.requests, share(run.sequential, later(run)));
+    for (name, run) in [("reads", &stat.reads), ("writes", &stat.writes)] {
+        let count = run.requests;
+        let sequential = format_share(run.sequential, count_followers(run));
         out.push(format!(
-            "{what:10} {count}; {sequential} of those after the first of an object are sequential"
+            "{name:10} {count}; {sequential} of those after the first of an object are sequential"
         ));
     }
-    out.push(String::new());
+}
+
+/// Appends the table of actions.
+fn append_actions(stat: &TraceStatistics, out: &mut Vec<String>) {
     out.push(format!(
         "{:12} {:>10} {:>8} {:>8} {:>12} {:>12}",
         "action", "done", "failed", "unknown", "bytes", "mean"
     ));
     for (word, tally) in &stat.actions {
+        // The mean is over the events with a known latency; without any it is a dash.
         let nanos = tally.latency.as_nanos().checked_div(tally.timed.into());
-        let mean = nanos.map_or_else(|| "-".into(), |ns| time(Duration::from_nanos(ns as u64)));
+        let mean = nanos.map_or_else(
+            || "-".into(),
+            |ns| format_time(Duration::from_nanos(ns as u64)),
+        );
         let bytes = if tally.bytes == 0 {
             "-".into()
         } else {
-            human(tally.bytes)
+            human_size(tally.bytes)
         };
         let (done, failed, unknown) = (tally.done, tally.failed, tally.unknown);
         out.push(format!(
             "{word:12} {done:>10} {failed:>8} {unknown:>8} {bytes:>12} {mean:>12}"
         ));
     }
-    out.push(String::new());
+}
+
+/// Appends the table of idle gaps by length; lengths without gaps are left out.
+fn append_gaps(stat: &TraceStatistics, out: &mut Vec<String>) {
     out.push(format!(
         "{:12} {:>10} {:>12}",
         "idle gaps", "count", "together"
@@ -113,54 +155,73 @@ pub(crate) fn lines(header: &Header, stat: &Stat) -> Vec<String> {
         .enumerate()
         .filter(|(_, gap)| gap.count > 0)
     {
-        let name = GAP_LIMITS
-            .get(class)
-            .map_or_else(|| "longer".into(), |limit| format!("< {}", time(*limit)));
+        // The last class has no upper limit.
+        let name = GAP_LIMITS.get(class).map_or_else(
+            || "longer".into(),
+            |limit| format!("< {}", format_time(*limit)),
+        );
         out.push(format!(
             "{name:12} {:>10} {:>12}",
             gap.count,
-            time(gap.total)
+            format_time(gap.total)
         ));
     }
-    for (at, mark) in &stat.marks {
-        out.push(format!("mark at {}: {}", time(*at), text(mark.as_bytes())));
-    }
-    out
 }
 
-/// The same for programs; times in nanoseconds.
-pub(crate) fn json(header: &Header, stat: &Stat, ending: &Ending) -> Value {
+/// Returns the figures for programs; times are in nanoseconds.
+pub(crate) fn statistics_json(
+    header: &TraceHeader,
+    stat: &TraceStatistics,
+    ending: &TraceEnding,
+) -> Value {
+    // Times beyond 584 years are cut off.
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let (read, written) = stat.bytes();
-    let run = |run: &Run| json!({ "requests": run.requests, "first": run.first, "sequential": run.sequential });
+    let (read, written) = stat.bytes_moved();
+    let pattern = |run: &AccessPattern| {
+        json!({
+            "requests": run.requests,
+            "first": run.first,
+            "sequential": run.sequential,
+        })
+    };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let actions = stat.actions.iter().map(|(word, t)| {
-        let value = json!({ "done": t.done, "failed": t.failed, "unknown": t.unknown, "bytes": t.bytes,
-            "timed": t.timed, "latency": nanos(t.latency) });
+        let value = json!({
+            "done": t.done,
+            "failed": t.failed,
+            "unknown": t.unknown,
+            "bytes": t.bytes,
+            "timed": t.timed,
+            "latency": nanos(t.latency),
+        });
         ((*word).to_owned(), value)
     });
+    let marks = stat
+        .marks
+        .iter()
+        .map(|(at, mark)| json!({ "at": nanos(*at), "text": text(mark.as_bytes()) }));
     let gaps = stat.gaps.iter().enumerate().map(|(class, gap)| {
         let below = GAP_LIMITS.get(class).map(|limit| nanos(*limit));
         json!({ "below": below, "count": gap.count, "total": nanos(gap.total) })
     });
     json!({
-        "level": level(header),
+        "level": level_word(header),
         "anonymous": header.anonymous,
         "machine": text(header.machine.as_bytes()),
         "source": text(header.source.as_bytes()),
-        "complete": *ending == Ending::Complete,
+        "complete": *ending == TraceEnding::Complete,
         "ending": ending.to_string(),
         "duration": nanos(stat.end.saturating_sub(stat.first.unwrap_or_default())),
-        "objects": stat.objects(),
+        "objects": stat.object_count(),
         "objects_forgotten": stat.forgot,
-        "threads": stat.processes(),
+        "threads": stat.process_count(),
         "dropped": stat.dropped,
         "bytes_read": read,
         "bytes_written": written,
-        "reads": run(&stat.reads),
-        "writes": run(&stat.writes),
+        "reads": pattern(&stat.reads),
+        "writes": pattern(&stat.writes),
         "actions": actions.collect::<serde_json::Map<_, _>>(),
         "gaps": gaps.collect::<Vec<_>>(),
-        "marks": stat.marks.iter().map(|(at, m)| json!({ "at": nanos(*at), "text": text(m.as_bytes()) })).collect::<Vec<_>>(),
+        "marks": marks.collect::<Vec<_>>(),
     })
 }

@@ -1,4 +1,4 @@
-//! `teal-lab`: the laboratory's command line. It records, replays, measures and compares; `teal
+//! `teal-lab` is the laboratory's command line. It records, replays, measures and compares; `teal
 //! lab` starts it.
 
 mod characterise;
@@ -7,7 +7,7 @@ mod compare;
 mod disk;
 mod figures;
 mod generate;
-mod lines;
+mod json_lines;
 mod matrix;
 mod phases;
 mod record;
@@ -18,34 +18,34 @@ mod trace;
 
 use anyhow::Result;
 use clap::Parser;
-use cli::{Cli, Lab};
+use cli::{LabCommand, LabCommandLine};
 use std::process::ExitCode;
 use teal_command::say;
 use teal_rig::guest;
 
 fn main() -> ExitCode {
-    teal_command::logging::begin();
-    match run(Cli::parse().command) {
+    teal_command::logging::init_logging();
+    match run_command(LabCommandLine::parse().command) {
         Ok(code) => code,
-        Err(error) => say::complain(&error),
+        Err(error) => say::print_error(&error),
     }
 }
 
-fn run(what: Lab) -> Result<ExitCode> {
+fn run_command(what: LabCommand) -> Result<ExitCode> {
     match what {
-        Lab::Record(args) => record::record(&args),
-        Lab::Trace { what } => trace::trace(&what),
-        Lab::Replay(args) => replay::replay(&args),
-        Lab::Generate(args) => generate::generate(&args),
-        Lab::Reenact { name, json } => reenact::reenact(&name, json),
-        Lab::Run(args) => run::run(&args),
-        Lab::Matrix(args) => matrix::matrix(&args),
-        Lab::Phases(args) => phases::phases(&args),
-        Lab::GuestHost => guest::host(),
-        Lab::Guest => guest::inside(),
-        Lab::Tune(args) => matrix::tune(&args),
-        Lab::Compare(args) => compare::compare(&args),
-        Lab::Workloads { name } => run::workloads(name.as_deref()),
-        Lab::Disk { what } => disk::run(what),
+        LabCommand::Record(args) => record::run_record(&args),
+        LabCommand::Trace { what } => trace::run_trace(&what),
+        LabCommand::Replay(args) => replay::run_replay(&args),
+        LabCommand::Generate(args) => generate::run_generate(&args),
+        LabCommand::Reenact { name, json } => reenact::run_reenact(&name, json),
+        LabCommand::Run(args) => run::run_workload(&args),
+        LabCommand::Matrix(args) => matrix::run_matrix(&args),
+        LabCommand::Phases(args) => phases::run_phases(&args),
+        LabCommand::GuestHost => guest::run_host(),
+        LabCommand::Guest => guest::run_inside(),
+        LabCommand::Tune(args) => matrix::run_tune(&args),
+        LabCommand::Compare(args) => compare::run_compare(&args),
+        LabCommand::Workloads { name } => run::list_workloads(name.as_deref()),
+        LabCommand::Disk { what } => disk::run_disk(what),
     }
 }

@@ -1,22 +1,22 @@
-//! `teal lab phases`: the phases of scherlfs on file systems, in joules of a modelled disk, beside
-//! the floor.
+//! Implements `teal lab phases`: measures the phases of scherlfs on file systems, in joules of a
+//! modelled disk, beside the floor.
 //!
 //! # The directory of results
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `cells.jsonl` | what came of a group of phases on a file system, one a line; a line that was cut off in the middle is taken away |
+//! | `cells.jsonl` | results of a group of phases, one a line; an incomplete last line is removed |
 //! | `owner` | the process that measures; it is there as long as one does ([`ownership`]) |
 //! | `report.md` | the tables, made anew after every cell |
 //!
 //! # Guarantees
 //! 1. Each cell begins on a fresh file system on a fresh modelled disk; no device of this machine
 //!    is touched.
-//! 2. Whatever is interrupted goes on with the next cell; what was mounted and started for a cell
-//!    goes with it, or, if this program was killed, when it goes on.
-//! 3. A cell that cannot be measured is told and left out; the others are measured.
+//! 2. An interrupted command goes on with the next cell. The mount and the disk of a cell go with
+//!    it or, if this program was killed, when it goes on.
+//! 3. A cell that cannot be measured is reported and left out; the others are measured.
 //! 4. File systems that this kernel lacks run in a guest, which ends with its cell.
 
-use crate::cli::{Phases as Args, PhasesMode};
+use crate::cli::{PhasesArgs, PhasesMode};
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
@@ -26,82 +26,91 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_command::paths;
-use teal_command::profile::{nearest, profile};
+use teal_command::profile::{load_profile, nearest_name};
 use teal_command::say::say;
-use teal_command::size::human;
-use teal_emulator::Setup;
+use teal_command::size::human_size;
+use teal_emulator::EmulationSetup;
 use teal_rig::ownership::{self, ResultsOwnership};
-use teal_rig::phases::{PhasesTask, group};
+use teal_rig::phases::{PhasesTask, group_named};
 use teal_rig::{guest, testbed};
-use teal_study::matrix::Kind;
-use teal_study::phases::{Cell, Group, Mode, Sheet, floor, markdown};
+use teal_study::matrix::FileSystemKind;
+use teal_study::phases::{
+    PhaseCell, PhaseGroup, PhaseSheet, SyncMode, phase_floor, render_markdown,
+};
 
-/// Without it a directory of results is none.
+/// Marks a directory of results.
 const MARK: &str = "cells.jsonl";
 
-/// What is measured.
+/// Names a file system that is measured, and its kernel.
 #[derive(Debug, Clone)]
-struct Subject {
-    /// As it was asked for.
+struct MeasuredSystem {
+    /// Name as the user wrote it.
     name: String,
-    kind: Kind,
+    kind: FileSystemKind,
     in_guest: bool,
 }
 
-/// What all cells have in common.
+/// Holds everything that cells have in common.
 struct PhasesBench {
-    subjects: Vec<Subject>,
-    groups: Vec<Group>,
-    mode: Mode,
+    subjects: Vec<MeasuredSystem>,
+    groups: Vec<PhaseGroup>,
+    mode: SyncMode,
     scale: f64,
     profile: String,
     size: u64,
-    setup: Setup,
+    setup: EmulationSetup,
     results: PathBuf,
     ended: Arc<AtomicBool>,
 }
 
 /// Runs the command.
-pub(crate) fn phases(args: &Args) -> Result<ExitCode> {
+pub(crate) fn run_phases(args: &PhasesArgs) -> Result<ExitCode> {
     let bench = PhasesBench::new(args)?;
-    ownership::check(&bench.results, MARK)?;
+    ownership::check_directory(&bench.results, MARK)?;
+    // A dry run writes nothing, so it needs no right to the directory.
     let _owned = if args.kept.dry_run {
         None
     } else {
         Some(ResultsOwnership::claim(&bench.results, MARK)?)
     };
-    let mut cells = bench.read()?;
-    let todo = bench.todo(&cells);
+    let mut cells = bench.read_cells()?;
+    let todo = bench.missing_cells(&cells);
     if args.kept.dry_run {
-        bench.describe(&todo);
+        bench.print_plan(&todo);
         return Ok(ExitCode::SUCCESS);
     }
+    // Checked before the first cell, so that a missing program costs no hours.
     if !args.kept.only_report {
         for subject in &bench.subjects {
-            bench.check(subject)?;
+            bench.check_system(subject)?;
         }
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&bench.ended)).context("signals")?;
         }
-        bench.go_on(&todo, &mut cells)?;
+        bench.measure_cells(&todo, &mut cells)?;
     }
-    bench.report(&cells)?;
+    bench.write_report(&cells)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn mode(of: PhasesMode) -> Mode {
+fn sync_mode(of: PhasesMode) -> SyncMode {
     match of {
-        PhasesMode::T => Mode::T,
-        PhasesMode::F => Mode::F,
-        PhasesMode::C => Mode::C,
+        PhasesMode::T => SyncMode::T,
+        PhasesMode::F => SyncMode::F,
+        PhasesMode::C => SyncMode::C,
     }
 }
 
-fn kind(name: &str) -> Result<Kind> {
-    let names = Kind::ALL.iter().map(|kind| kind.name());
-    match Kind::ALL.iter().copied().find(|kind| kind.name() == name) {
+fn filesystem_kind(name: &str) -> Result<FileSystemKind> {
+    let names = FileSystemKind::ALL.iter().map(|kind| kind.name());
+    match FileSystemKind::ALL
+        .iter()
+        .copied()
+        .find(|kind| kind.name() == name)
+    {
         Some(kind) => Ok(kind),
-        None => match nearest(name, names.clone()) {
+        None => match nearest_name(name, names.clone()) {
+            // A typing error is the likely reason.
             Some(known) => bail!("there is no file system {name} here; did you mean {known}?"),
             None => bail!(
                 "there is no file system {name} here; there are {}",
@@ -111,10 +120,11 @@ fn kind(name: &str) -> Result<Kind> {
     }
 }
 
-impl Subject {
+impl MeasuredSystem {
     fn parse(text: &str) -> Result<Self> {
         let (name, place) = text.split_once('@').unwrap_or((text, ""));
-        let kind = kind(name)?;
+        let kind = filesystem_kind(name)?;
+        // Without a place, a file system that this kernel lacks runs in a guest.
         let in_guest = match place {
             "" => !kind.is_ours() && !testbed::kernel_has(kind),
             "guest" => true,
@@ -133,11 +143,11 @@ impl Subject {
 }
 
 impl PhasesBench {
-    fn new(args: &Args) -> Result<Self> {
+    fn new(args: &PhasesArgs) -> Result<Self> {
         let subjects = args
             .systems
             .iter()
-            .map(|text| Subject::parse(text))
+            .map(|text| MeasuredSystem::parse(text))
             .collect::<Result<Vec<_>>>()?;
         for names in [&args.systems, &args.groups] {
             if let Some((_, twice)) = names
@@ -151,47 +161,49 @@ impl PhasesBench {
         let groups = args
             .groups
             .iter()
-            .map(|name| group(name))
+            .map(|name| group_named(name))
             .collect::<Result<Vec<_>>>()?;
-        let of = profile(&args.profile)?;
+        let of = load_profile(&args.profile)?;
+        // The disk has the size of the profile, unless another one is named.
         let holds = of.media.map_or(0, |media| media.capacity.get());
+        // Whole MiB, so that partitions and images have round sizes.
         let size = args.size.unwrap_or(holds >> 20 << 20);
-        let setup = Setup::new(of, size)?;
+        let setup = EmulationSetup::new(of, size)?;
         Ok(Self {
             subjects,
             groups: if groups.is_empty() {
-                Group::ALL.to_vec()
+                PhaseGroup::ALL.to_vec()
             } else {
                 groups
             },
-            mode: mode(args.mode),
+            mode: sync_mode(args.mode),
             scale: args.scale,
-            profile: absolute(&args.profile)?,
+            profile: absolute_profile(&args.profile)?,
             size,
             setup,
-            results: paths::absolute(&args.kept.results)?,
+            results: paths::absolute_path(&args.kept.results)?,
             ended: Arc::default(),
         })
     }
 
-    fn check(&self, subject: &Subject) -> Result<()> {
+    fn check_system(&self, subject: &MeasuredSystem) -> Result<()> {
         let checked = if subject.in_guest {
-            guest::check(subject.kind)
+            guest::check_guest(subject.kind)
         } else {
             testbed::check_kind(subject.kind)
         };
         checked.with_context(|| format!("system {}", subject.name))
     }
 
-    /// Returns what is not there yet, in the order in which it is measured: all file systems of a
+    /// Returns the missing cells in the order in which they are measured: all file systems of a
     /// group, then the next group.
-    fn todo(&self, cells: &[Cell]) -> Vec<(Subject, Group)> {
-        let has = |subject: &Subject, group: Group| {
+    fn missing_cells(&self, cells: &[PhaseCell]) -> Vec<(MeasuredSystem, PhaseGroup)> {
+        let has = |subject: &MeasuredSystem, group: PhaseGroup| {
             cells
                 .iter()
                 .any(|cell| cell.system == subject.name && cell.group == group.name())
         };
-        let of = |group: &Group| {
+        let of = |group: &PhaseGroup| {
             let group = *group;
             self.subjects
                 .iter()
@@ -201,15 +213,20 @@ impl PhasesBench {
         self.groups.iter().flat_map(of).collect()
     }
 
-    fn describe(&self, todo: &[(Subject, Group)]) {
+    fn print_plan(&self, todo: &[(MeasuredSystem, PhaseGroup)]) {
         say!(
-            "{} cells to be measured, on modelled disks of {}: no device of this machine is touched",
+            "{} cells to be measured, on modelled disks of {}: no device of this machine is \
+             touched",
             todo.len(),
             self.profile
         );
+        // Sizes are those at the scale of the run.
         for (subject, group) in todo {
-            let phases = group.phases(self.scale);
-            let bytes: u64 = phases.iter().map(teal_study::phases::Phase::bytes).sum();
+            let phases = group.phases_at_scale(self.scale);
+            let bytes: u64 = phases
+                .iter()
+                .map(teal_study::phases::WorkloadPhase::user_bytes)
+                .sum();
             let place = if subject.in_guest {
                 "in a guest"
             } else {
@@ -220,7 +237,7 @@ impl PhasesBench {
                 group.name(),
                 subject.name,
                 phases.len(),
-                human(bytes)
+                human_size(bytes)
             );
         }
     }
@@ -229,12 +246,13 @@ impl PhasesBench {
         self.results.join(MARK)
     }
 
-    /// The cells that are there; those of another mode, scale or disk are refused.
-    fn read(&self) -> Result<Vec<Cell>> {
-        let cells: Vec<Cell> = crate::lines::read(&self.cells_file())?;
+    /// Reads the existing cells; refuses those of another mode, scale or disk.
+    fn read_cells(&self) -> Result<Vec<PhaseCell>> {
+        let cells: Vec<PhaseCell> = crate::json_lines::read_lines(&self.cells_file())?;
         for (at, cell) in cells.iter().enumerate() {
+            // Results of an older program have other fields.
             let name = self.cells_file();
-            if cell.version != Cell::VERSION {
+            if cell.version != PhaseCell::VERSION {
                 bail!(
                     "{}, line {}: version {} is not known here",
                     name.display(),
@@ -242,6 +260,7 @@ impl PhasesBench {
                     cell.version
                 );
             }
+            // Cells of other conditions must not stand in one table.
             let is_same = cell.mode == self.mode
                 && cell.scale == self.scale
                 && cell.size == self.size
@@ -256,7 +275,11 @@ impl PhasesBench {
         Ok(cells)
     }
 
-    fn go_on(&self, todo: &[(Subject, Group)], cells: &mut Vec<Cell>) -> Result<()> {
+    fn measure_cells(
+        &self,
+        todo: &[(MeasuredSystem, PhaseGroup)],
+        cells: &mut Vec<PhaseCell>,
+    ) -> Result<()> {
         std::fs::create_dir_all(&self.results)
             .with_context(|| self.results.display().to_string())?;
         let path = self.cells_file();
@@ -265,10 +288,12 @@ impl PhasesBench {
             .append(true)
             .open(&path)
             .with_context(|| path.display().to_string())?;
+        // A cell that fails ends no other; all that failed are named at the end.
         let mut failed = Vec::new();
         for (at, (subject, group)) in todo.iter().enumerate() {
             let what = format!("{} on {}", group.name(), subject.name);
-            let cell = self.measure(subject, *group);
+            let cell = self.measure_cell(subject, *group);
+            // An interrupted cell fails too, and its error would mislead.
             if self.ended.load(Ordering::Relaxed) {
                 bail!(
                     "interrupted after {} cells; the same command goes on",
@@ -287,13 +312,14 @@ impl PhasesBench {
                     continue;
                 }
             };
+            // The line is synced: a cell may have taken long.
             writeln!(file, "{}", serde_json::to_string(&cell)?)
                 .and_then(|()| file.sync_data())
                 .with_context(|| path.display().to_string())?;
             let joules: f64 = cell.phases.iter().map(|phase| phase.tally.joules()).sum();
             say!("{} of {}: {what}: {joules:.1} J", at + 1, todo.len());
             cells.push(cell);
-            self.report(cells)?;
+            self.write_report(cells)?;
         }
         if !failed.is_empty() {
             bail!(
@@ -306,7 +332,7 @@ impl PhasesBench {
         Ok(())
     }
 
-    fn measure(&self, subject: &Subject, group: Group) -> Result<Cell> {
+    fn measure_cell(&self, subject: &MeasuredSystem, group: PhaseGroup) -> Result<PhaseCell> {
         let of = PhasesTask {
             kind: subject.kind,
             group: group.name(),
@@ -330,12 +356,18 @@ impl PhasesBench {
                 )?,
             )
         };
-        let plan = group.phases(self.scale);
+        let plan = group.phases_at_scale(self.scale);
+        debug_assert_eq!(
+            plan.iter().filter(|phase| phase.counts).count(),
+            phases.len(),
+            "each phase that counts has a result"
+        );
+        // The floor depends on the disk's profile, which the guest does not know.
         for (phase, measured) in plan.iter().filter(|phase| phase.counts).zip(&mut phases) {
-            measured.floor_microjoules = floor(self.setup.profile(), phase)?.get();
+            measured.floor_microjoules = phase_floor(self.setup.profile(), phase)?.get();
         }
-        Ok(Cell {
-            version: Cell::VERSION,
+        Ok(PhaseCell {
+            version: PhaseCell::VERSION,
             system: subject.name.clone(),
             kernel,
             group: group.name(),
@@ -347,20 +379,22 @@ impl PhasesBench {
         })
     }
 
-    fn report(&self, cells: &[Cell]) -> Result<()> {
-        let text = markdown(&Sheet {
+    fn write_report(&self, cells: &[PhaseCell]) -> Result<()> {
+        let text = render_markdown(&PhaseSheet {
             cells,
-            assumed: self.setup.assumed(),
+            assumed: self.setup.assumptions(),
         });
         let path = self.results.join("report.md");
         std::fs::write(&path, text).with_context(|| path.display().to_string())
     }
 }
 
-/// A shipped profile's name as it is; a file's path so that it can be found from elsewhere.
-fn absolute(profile: &str) -> Result<String> {
-    if teal_energy::Profile::shipped(profile).is_some() {
+/// Returns a shipped profile's name as it is, and a file's path as an absolute one.
+fn absolute_profile(profile: &str) -> Result<String> {
+    if teal_energy::Profile::find_shipped(profile).is_some() {
         return Ok(profile.to_owned());
     }
-    Ok(paths::absolute(Path::new(profile))?.display().to_string())
+    Ok(paths::absolute_path(Path::new(profile))?
+        .display()
+        .to_string())
 }

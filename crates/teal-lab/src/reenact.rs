@@ -1,21 +1,22 @@
-//! `teal lab reenact`: figures of the papers, theirs beside ours.
+//! Implements `teal lab reenact`: figures of the papers, theirs beside ours.
 
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::process::ExitCode;
-use teal_command::profile::nearest;
+use teal_command::profile::nearest_name;
 use teal_command::say::say;
-use teal_study::reenact::{ALL, Table};
+use teal_study::reenact::{ALL, PaperFigure, PaperTable};
 
 /// Runs the command.
-pub(crate) fn reenact(name: &str, json: bool) -> Result<ExitCode> {
+pub(crate) fn run_reenact(name: &str, json: bool) -> Result<ExitCode> {
+    // The name `all` stands for every table.
     let wanted: Vec<_> = ALL
         .iter()
         .filter(|(known, ..)| name == "all" || name == *known)
         .collect();
     if wanted.is_empty() {
         let names = ALL.iter().map(|(known, ..)| *known);
-        match nearest(name, names.clone()) {
+        match nearest_name(name, names.clone()) {
             Some(known) => bail!("nothing is called {name}; did you mean {known}?"),
             None => bail!(
                 "nothing is called {name}; there are {}, all",
@@ -28,18 +29,20 @@ pub(crate) fn reenact(name: &str, json: bool) -> Result<ExitCode> {
         if json {
             say!("{}", as_json(known, &table));
         } else {
-            show(&table);
+            print_table(&table);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(table: &Table) {
+/// Prints a table for people.
+fn print_table(table: &PaperTable) {
     say!("{}", table.title);
     if !table.modelled_by.is_empty() {
         say!("ours modelled by {}", table.modelled_by.join(", "));
     }
-    let width = |of: fn(&teal_study::reenact::Row) -> &str| {
+    // Columns are as wide as their longest entry; the head of the second has five letters.
+    let width = |of: fn(&PaperFigure) -> &str| {
         table
             .rows
             .iter()
@@ -56,9 +59,15 @@ fn show(table: &Table) {
     say!("");
 }
 
-/// One line, so that several tables can be told apart.
-fn as_json(name: &str, table: &Table) -> serde_json::Value {
-    let row = |row: &teal_study::reenact::Row| json!({ "what": row.what, "paper": row.paper, "ours": row.ours });
+/// Returns a table as one line, so that several tables can be told apart.
+fn as_json(name: &str, table: &PaperTable) -> serde_json::Value {
+    let row = |row: &PaperFigure| {
+        json!({
+            "what": row.what,
+            "paper": row.paper,
+            "ours": row.ours,
+        })
+    };
     json!({
         "name": name,
         "title": table.title,

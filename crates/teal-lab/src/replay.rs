@@ -1,82 +1,99 @@
-//! `teal lab replay`: a trace under policies of energy, in virtual time.
+//! Implements `teal lab replay`: replays a trace under policies of energy, in virtual time.
 
 mod figures;
 
-use crate::cli::Replay;
-use crate::trace::{reader, say_ending};
+use crate::cli::ReplayArgs;
+use crate::trace::{open_trace, say_ending};
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
-use teal_command::profile::{nearest, profile};
+use teal_command::profile::{load_profile, nearest_name};
 use teal_command::say::say;
-use teal_energy::policy::Supply;
-use teal_energy::profile::Kind;
-use teal_energy::sim::Pace;
-use teal_study::replay::explain::Which;
-use teal_study::replay::{Assumptions, Machine, NAMED, Named, Run, Scene, plot};
-use teal_trace::Ending;
-use teal_types::{Span, Time};
+use teal_energy::policy::PowerSupply;
+use teal_energy::profile::DeviceKind;
+use teal_energy::sim::ReplayPace;
+use teal_study::replay::explain::DecisionSelector;
+use teal_study::replay::{
+    ModelledMachine, NAMED_MACHINES, NamedPolicy, PolicyRun, PreparedReplay, ReplayAssumptions,
+    plot,
+};
+use teal_trace::TraceEnding;
+use teal_types::{Time, TimeSpan};
 
-/// Events at the devices times devices for which the bound takes seconds.
+/// Product of devices and events for which the bound takes seconds.
 const QUICK: usize = 200;
-/// Rounds of prices for the bound.
+/// Rounds of price ascent for the bound.
 const ROUNDS: usize = 40;
 
 /// Runs the command.
-pub(crate) fn replay(args: &Replay) -> Result<ExitCode> {
-    let machine = machine(args)?;
-    let policies = policies(&args.policy)?;
-    let which = args.explain.as_deref().map(which).transpose()?;
+pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
+    let machine = build_machine(args)?;
+    let policies = parse_policies(&args.policy)?;
+    let which = args.explain.as_deref().map(parse_decision).transpose()?;
     if which.is_some() && policies.len() != 1 {
         bail!("--explain is for one policy; name it with --policy");
     }
-    let assumptions = Assumptions {
-        memory: args.memory,
-        pace: if args.closed {
-            Pace::Closed
-        } else {
-            Pace::Open
-        },
-        supply: if args.powered {
-            Supply::Powered
-        } else {
-            Supply::Battery
-        },
-        ..Assumptions::default()
-    };
-    let mut trace = reader(&args.trace)?;
-    let read = Scene::read(&mut trace, machine, &assumptions);
+    let mut trace = open_trace(&args.trace)?;
+    let read = PreparedReplay::read(&mut trace, machine, &replay_assumptions(args));
     let (scene, ending) = read.with_context(|| args.trace.display().to_string())?;
     say_ending(&args.trace, Some(&ending));
     if let Some(which) = which {
-        explain(&scene, &policies[0], which)?;
+        print_decision(&scene, &policies[0], which)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let runs: Vec<Run> = policies.iter().map(|policy| scene.run(policy)).collect();
-    let late = teal_energy::oracle::lateness(runs.iter().map(|run| &run.report));
+    let runs: Vec<PolicyRun> = policies.iter().map(|policy| scene.run(policy)).collect();
+    // The bound's schedule may be as late with bursts as the policies were.
+    let late = teal_energy::oracle::longest_lateness(runs.iter().map(|run| &run.report));
+    // The cost of the bound grows with devices and events.
+    debug_assert!(
+        !scene.machine.parts.is_empty(),
+        "a machine has a device at least"
+    );
     let most = args.bound.unwrap_or(QUICK / scene.machine.parts.len());
-    let bound = scene.bound(&late, most, ROUNDS);
+    let bound = scene.energy_bound(&late, most, ROUNDS);
     if let Some(path) = &args.plot {
-        let title = args
-            .trace
-            .file_name()
-            .unwrap_or(args.trace.as_os_str())
-            .to_string_lossy();
-        let svg = plot::svg(&title, &scene.machine, &runs, &bound);
+        let title = args.trace.file_name().unwrap_or(args.trace.as_os_str());
+        let svg = plot::render_svg(&title.to_string_lossy(), &scene.machine, &runs, &bound);
         std::fs::write(path, svg).with_context(|| path.display().to_string())?;
     }
     if args.json {
-        let json = figures::json(&scene, &runs, &bound, matches!(ending, Ending::Complete));
+        let is_complete = matches!(ending, TraceEnding::Complete);
+        let json = figures::replay_json(&scene, &runs, &bound, is_complete);
         say!("{}", serde_json::to_string_pretty(&json)?);
     } else {
-        figures::lines(&scene, &runs, &bound)
+        figures::replay_lines(&scene, &runs, &bound)
             .iter()
             .for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain(scene: &Scene, policy: &Named, which: Which) -> Result<()> {
-    let (run, found) = scene.explain(policy, which);
+/// Returns the assumptions on memory, pace and supply that the arguments ask for.
+fn replay_assumptions(args: &ReplayArgs) -> ReplayAssumptions {
+    let pace = if args.closed {
+        ReplayPace::Closed
+    } else {
+        ReplayPace::Open
+    };
+    let supply = if args.powered {
+        PowerSupply::Powered
+    } else {
+        PowerSupply::Battery
+    };
+    ReplayAssumptions {
+        memory: args.memory,
+        pace,
+        supply,
+        ..ReplayAssumptions::default()
+    }
+}
+
+/// Prints a decision of a policy with its reasons.
+fn print_decision(
+    scene: &PreparedReplay,
+    policy: &NamedPolicy,
+    which: DecisionSelector,
+) -> Result<()> {
+    let (run, found) = scene.explain_decision(policy, which);
     let Some(found) = found else {
         bail!("{} makes no such decision on this trace", run.policy)
     };
@@ -85,28 +102,34 @@ fn explain(scene: &Scene, policy: &Named, which: Which) -> Result<()> {
         run.policy,
         found.number,
         found.at,
-        scene.machine.profiles().join(", ")
+        scene.machine.profile_names().join(", ")
     );
     found.lines.iter().for_each(|line| say!("{line}"));
     Ok(())
 }
 
-fn machine(args: &Replay) -> Result<Machine> {
+/// Builds the machine from the name of a machine, or from the profiles of its devices.
+fn build_machine(args: &ReplayArgs) -> Result<ModelledMachine> {
+    // A single name may be that of a machine; a profile has it too if its file is named.
     let mut machine = match &args.profiles[..] {
-        [name] if Machine::named(name).is_some() => Machine::named(name).context("it was there")?,
-        [name] if !name.contains(['/', '.']) && teal_energy::Profile::shipped(name).is_none() => {
-            let machines = NAMED.iter().map(|(known, ..)| *known);
-            match nearest(name, machines.clone()) {
+        [name] if ModelledMachine::by_name(name).is_some() => {
+            ModelledMachine::by_name(name).context("it was there")?
+        }
+        [name]
+            if !name.contains(['/', '.']) && teal_energy::Profile::find_shipped(name).is_none() =>
+        {
+            let machines = NAMED_MACHINES.iter().map(|(known, ..)| *known);
+            match nearest_name(name, machines.clone()) {
                 Some(known) => bail!("there is no machine {name}; did you mean {known}?"),
-                None => Machine::of(name, &[profile(name)?])?,
+                None => ModelledMachine::from_profiles(name, &[load_profile(name)?])?,
             }
         }
         names => {
             let profiles = names
                 .iter()
-                .map(|name| profile(name))
+                .map(|name| load_profile(name))
                 .collect::<Result<Vec<_>>>()?;
-            Machine::of(&names.join(","), &profiles)?
+            ModelledMachine::from_profiles(&names.join(","), &profiles)?
         }
     };
     if args.spread {
@@ -115,22 +138,23 @@ fn machine(args: &Replay) -> Result<Machine> {
     let has_link = machine
         .parts
         .iter()
-        .any(|part| part.device.kind == Kind::Link);
+        .any(|part| part.device.kind == DeviceKind::Link);
     if args.warm < 100 && !has_link {
         bail!("--warm is for machines with a link, which has what the disks lack");
     }
+    // Only devices that keep content have room for it, and only disks hold files at first.
     for part in &mut machine.parts {
         part.room = args.cache.filter(|_| part.keeps);
-        if part.device.kind == Kind::Disk {
+        if part.device.kind == DeviceKind::Disk {
             part.holds.files = args.warm;
         }
     }
     Ok(machine)
 }
 
-fn policies(names: &[String]) -> Result<Vec<Named>> {
+fn parse_policies(names: &[String]) -> Result<Vec<NamedPolicy>> {
     if names.iter().any(|name| name == "all") {
-        return Ok(Named::ALL.to_vec());
+        return Ok(NamedPolicy::ALL.to_vec());
     }
     Ok(names
         .iter()
@@ -138,19 +162,20 @@ fn policies(names: &[String]) -> Result<Vec<Named>> {
         .collect::<Result<_, _>>()?)
 }
 
-/// A number, `90s`, `1.5h`, or a time as it is printed: `0:01:30.500`.
-fn which(text: &str) -> Result<Which> {
+/// Parses a number, `90s`, `1.5h`, or a time as it is printed: `0:01:30.500`.
+fn parse_decision(text: &str) -> Result<DecisionSelector> {
     if let Ok(number) = text.parse::<u64>() {
         if number == 0 {
             bail!("decisions are counted from 1");
         }
-        return Ok(Which::Number(number));
+        return Ok(DecisionSelector::Number(number));
     }
     let refused = || {
         format!(
             "'{text}' is neither a decision's number nor a time; say 17, 90s, 1.5h or 0:01:30.5"
         )
     };
+    // A time has a unit, or is printed as hours, minutes and seconds.
     let seconds = match text.strip_suffix(['s', 'm', 'h']) {
         Some(digits) => {
             let unit = match text.as_bytes()[digits.len()] {
@@ -167,7 +192,7 @@ fn which(text: &str) -> Result<Which> {
     let seconds = seconds
         .filter(|seconds| (0.0..1e9).contains(seconds))
         .with_context(refused)?;
-    Ok(Which::At(Time::after_start(Span::nanos(
-        (seconds * 1e9) as u64,
-    ))))
+    Ok(DecisionSelector::At(Time::after_start(
+        TimeSpan::from_nanos((seconds * 1e9) as u64),
+    )))
 }

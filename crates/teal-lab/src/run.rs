@@ -1,22 +1,25 @@
-//! `teal lab run`, `teal lab workloads`: workloads in Filebench's language.
+//! Implements `teal lab run` and `teal lab workloads`: workloads in Filebench's language.
 
 mod figures;
 
-use crate::cli::Run;
+use crate::cli::RunArgs;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_command::say::say;
-use teal_command::size::human;
+use teal_command::size::human_size;
 use teal_env::SystemClock;
-use teal_rig::sources::{ScriptSources, unknown};
-use teal_study::workload::shipped::{SHIPPED, Shipped};
-use teal_study::workload::{Listener, Options, Outcome, Plan, check_room, execute, plan, preview};
+use teal_rig::sources::{ScriptSources, no_such_workload};
+use teal_study::workload::shipped::{SHIPPED, ShippedWorkload};
+use teal_study::workload::{
+    RunListener, RunOutcome, WorkloadOptions, WorkloadPlan, check_room, execute_plan, plan_script,
+    preview_filesets,
+};
 
 /// Runs `teal lab run`.
-pub(crate) fn run(args: &Run) -> Result<ExitCode> {
+pub(crate) fn run_workload(args: &RunArgs) -> Result<ExitCode> {
     let dir = std::fs::canonicalize(&args.dir).with_context(|| args.dir.display().to_string())?;
     if !dir.is_dir() {
         bail!(
@@ -24,8 +27,9 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
             dir.display()
         );
     }
-    let script = ScriptSources::of(&args.workload)?.script()?;
-    let options = Options {
+    // Faults of the script show before any file is made.
+    let script = ScriptSources::by_name(&args.workload)?.parse_script()?;
+    let options = WorkloadOptions {
         dir,
         seconds: args.seconds,
         operations: args.operations,
@@ -34,56 +38,71 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode> {
         set: args.set.clone(),
         strict: args.strict_filebench,
     };
-    let plan = plan(&script, options)?;
+    let plan = plan_script(&script, options)?;
     for remark in &plan.remarks {
         say!("{remark}");
     }
     if args.dry_run {
-        describe(&plan);
+        print_plan(&plan);
         check_room(&plan)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for file in [&args.json, &args.csv].into_iter().flatten() {
-        // Known before the run, whose figures would be lost.
-        let kept = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(file);
-        kept.with_context(|| file.display().to_string())?;
-    }
-    let listener = Terminal {
+    check_outputs(args)?;
+    let listener = TerminalListener {
         strict: args.strict_filebench,
         ended: Arc::default(),
     };
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&listener.ended)).context("signals")?;
     }
-    let Some(outcome) = execute(&plan, &SystemClock, &listener)? else {
+    // A script without a run has no figures.
+    let Some(outcome) = execute_plan(&plan, &SystemClock, &listener)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    figures::lines(&outcome, &plan)
+    figures::outcome_lines(&outcome, &plan)
         .iter()
         .for_each(|line| say!("{line}"));
-    if let Some(file) = &args.json {
-        let json = serde_json::to_string_pretty(&figures::json(&args.workload, &outcome, &plan))?;
-        std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
-    }
-    if let Some(file) = &args.csv {
-        std::fs::write(file, figures::csv(&outcome)).with_context(|| file.display().to_string())?;
-    }
+    write_outputs(args, &outcome, &plan)?;
     if listener.ended.load(Ordering::Relaxed) {
         bail!("interrupted: the figures are of the time before");
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Opens the files of the figures before the run: a failure afterwards would lose the figures.
+fn check_outputs(args: &RunArgs) -> Result<()> {
+    for file in [&args.json, &args.csv].into_iter().flatten() {
+        let kept = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(file);
+        kept.with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Writes the figures into the files that the arguments name.
+fn write_outputs(args: &RunArgs, outcome: &RunOutcome, plan: &WorkloadPlan) -> Result<()> {
+    if let Some(file) = &args.json {
+        let json =
+            serde_json::to_string_pretty(&figures::outcome_json(&args.workload, outcome, plan))?;
+        std::fs::write(file, json + "\n").with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &args.csv {
+        std::fs::write(file, figures::seconds_csv(outcome))
+            .with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
 /// Runs `teal lab workloads`.
-pub(crate) fn workloads(name: Option<&str>) -> Result<ExitCode> {
+pub(crate) fn list_workloads(name: Option<&str>) -> Result<ExitCode> {
     if let Some(name) = name {
-        let shipped = Shipped::named(name).with_context(|| unknown(name))?;
+        let shipped = ShippedWorkload::by_name(name).with_context(|| no_such_workload(name))?;
         say!("{}", shipped.text.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
+    // Each workload is one line, and its variables another.
     for shipped in SHIPPED {
         let alias = if shipped.alias == shipped.name {
             String::new()
@@ -100,24 +119,27 @@ pub(crate) fn workloads(name: Option<&str>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a plan would do.
-fn describe(plan: &Plan) {
-    for set in preview(plan) {
+/// Prints the work of a plan.
+fn print_plan(plan: &WorkloadPlan) {
+    // The sizes are those after scaling.
+    for set in preview_filesets(plan) {
         let scaled = if set.files == set.files_asked {
             String::new()
         } else {
             format!(" of {}", set.files_asked)
         };
         say!(
-            "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from the beginning",
+            "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from \
+             the beginning",
             set.name,
             set.files,
-            human(set.bytes),
+            human_size(set.bytes),
             set.dirs,
             set.depth,
             set.prealloc
         );
     }
+    // Threads come in groups of the same behaviour.
     for process in &plan.processes {
         for thread in &process.threads {
             let flowops: Vec<&str> = thread.ops.iter().map(|op| op.name.as_str()).collect();
@@ -132,28 +154,28 @@ fn describe(plan: &Plan) {
     match plan.seconds {
         Some(seconds) => say!(
             "{} threads for {seconds} s in {}",
-            plan.threads(),
+            plan.thread_count(),
             plan.options.dir.display()
         ),
         None => say!(
             "{} threads until they are done, in {}",
-            plan.threads(),
+            plan.thread_count(),
             plan.options.dir.display()
         ),
     }
 }
 
-struct Terminal {
+struct TerminalListener {
     strict: bool,
     ended: Arc<AtomicBool>,
 }
 
-impl Listener for Terminal {
-    fn say(&self, line: &str) {
+impl RunListener for TerminalListener {
+    fn print_line(&self, line: &str) {
         say!("{line}");
     }
 
-    fn progress(&self, so_far: &Outcome) {
+    fn report_progress(&self, so_far: &RunOutcome) {
         if !self.strict {
             say!(
                 "after {:.1} s, of the last {:.1} s:",
@@ -161,12 +183,12 @@ impl Listener for Terminal {
                 so_far.nanos as f64 / 1e9
             );
         }
-        figures::table(so_far, self.strict)
+        figures::outcome_table(so_far, self.strict)
             .iter()
             .for_each(|line| say!("{line}"));
     }
 
-    fn interrupted(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 }

@@ -24,7 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use teal_env::{Clock, Disk, DiskShape, FileDisk, OpenMode, SystemClock, SystemEntropy};
-use teal_log::{Cost, Locked, MkfsOptions, NewObject, OpenOptions, Recovery, Settings, Store};
+use teal_log::{
+    Cost, LockedObjects, MkfsOptions, NewObject, OpenOptions, Recovery, Store, StoreSettings,
+};
 use teal_testkit::Rng;
 use teal_types::{FileType, Name, ObjectNo, Sector};
 
@@ -91,9 +93,12 @@ impl Disk for Counted {
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         self.reads.fetch_add(1, Relaxed);
         self.bytes.fetch_add(buf.len() as u64, Relaxed);
-        let end = std::mem::replace(&mut *self.end.lock().unwrap(), at.byte() + buf.len() as u64);
+        let end = std::mem::replace(
+            &mut *self.end.lock().unwrap(),
+            at.byte_offset() + buf.len() as u64,
+        );
         self.repositionings
-            .fetch_add(u64::from(end != at.byte()), Relaxed);
+            .fetch_add(u64::from(end != at.byte_offset()), Relaxed);
         self.below.read_at(at, buf)
     }
 
@@ -115,9 +120,9 @@ impl Disk for Counted {
 }
 
 fn open(disk: Arc<Counted>, distance: u64) -> (Arc<Store>, Recovery) {
-    let settings = Settings {
+    let settings = StoreSettings {
         checkpoint_bytes: distance,
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     Store::open(
         disk,
@@ -130,8 +135,8 @@ fn open(disk: Arc<Counted>, distance: u64) -> (Arc<Store>, Recovery) {
     .unwrap()
 }
 
-fn make(locked: &mut Locked<'_>, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
-    let now = SystemClock.civil();
+fn make(locked: &mut LockedObjects<'_>, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind,
         perm: 0o755,
@@ -166,7 +171,7 @@ struct Worked {
 
 impl Worked {
     fn add(&mut self, dir: ObjectNo, content: &[u8]) {
-        let cost = Cost::names(2).and(Cost::write(content.len() as u64));
+        let cost = Cost::names(2).and_also(Cost::write(content.len() as u64));
         let op = self.store.begin(cost).unwrap();
         let mut locked = op.lock(&[dir]).unwrap();
         let no = make(&mut locked, dir, &name(self.made.names), FileType::File);
@@ -190,7 +195,7 @@ impl Worked {
     }
 
     fn mixed(&mut self, rng: &mut Rng) {
-        let at = rng.index(self.made.files.len());
+        let at = rng.pick_index(self.made.files.len());
         let (no, dir, old) = self.made.files[at];
         match rng.below(8) {
             0..4 => self.add(*rng.pick(&self.made.dirs), &[1; 4096]),
@@ -212,7 +217,7 @@ impl Worked {
                 let op = self.store.begin(Cost::names(2)).unwrap();
                 let mut locked = op.lock(&[dir, no]).unwrap();
                 locked.remove_entry(dir, &name(old)).unwrap();
-                locked.free(no).unwrap();
+                locked.free_object(no).unwrap();
                 self.made.files.swap_remove(at);
             }
         }
@@ -226,9 +231,9 @@ impl Worked {
                 .files
                 .retain(|(_, dir, _)| self.made.dirs.contains(dir));
         }
-        let from = self.store.counts();
+        let from = self.store.counter_values();
         let mut ops = 0;
-        while self.store.counts().bytes_written - from.bytes_written < bytes {
+        while self.store.counter_values().bytes_written - from.bytes_written < bytes {
             ops += 1;
             match tail {
                 Tail::Mixed => self.mixed(&mut rng),
@@ -238,7 +243,7 @@ impl Worked {
                     let perm = rng.below(0o1000) as u16;
                     op.lock(&[no]).unwrap().set_attr(
                         no,
-                        teal_log::SetAttr {
+                        teal_log::AttributeChanges {
                             perm: Some(perm),
                             ..Default::default()
                         },
@@ -328,11 +333,11 @@ fn measure(row: &Row, made: &Made, template: &Path, path: &Path, rounds: usize) 
         drop(last.take());
         forget(path);
         let disk = Counted::open(path, OpenMode::Write);
-        let (begin, cpu) = (SystemClock.monotonic(), on_cpu());
+        let (begin, cpu) = (SystemClock.monotonic_time(), on_cpu());
         let (store, recovery) = open(Arc::clone(&disk), row.distance);
-        times.push(SystemClock.monotonic() - begin);
+        times.push(SystemClock.monotonic_time() - begin);
         spent.push(on_cpu() - cpu);
-        assert!(recovery.batches > 0 && store.counts().writes == 0);
+        assert!(recovery.batches > 0 && store.counter_values().writes == 0);
         last = Some((disk, recovery));
     }
     times.sort();

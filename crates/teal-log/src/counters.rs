@@ -79,6 +79,6 @@ counters! {
 }
 
 /// Adds to a counter.
-pub(crate) fn add(counter: &AtomicU64, n: u64) {
+pub(crate) fn add_to_counter(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Relaxed);
 }

@@ -14,7 +14,7 @@ use teal_types::ObjectNo;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The backing store refused a request.
-    #[error("the disk failed to {doing}{}: {source}", place(*.doing, *.at))]
+    #[error("the disk failed to {doing}{}: {source}", at_sector(*.doing, *.at))]
     Io {
         /// What it was asked for.
         doing: DiskRequest,
@@ -83,7 +83,7 @@ impl std::fmt::Display for DiskRequest {
     }
 }
 
-fn place(doing: DiskRequest, at: u64) -> String {
+fn at_sector(doing: DiskRequest, at: u64) -> String {
     match doing {
         DiskRequest::Sync | DiskRequest::Find => String::new(),
         DiskRequest::Read | DiskRequest::Write | DiskRequest::Allocate => {

@@ -25,26 +25,26 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use crate::format::checksum::lenient;
+use crate::format::checksum::with_lenient_checksums;
 
 /// A fuzz target: must return for every input.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name.
 pub const TARGETS: [(&str, Target); 13] = [
-    ("superblock", decoders::superblock),
-    ("anchor", decoders::anchor),
-    ("record", decoders::record),
-    ("body", decoders::body),
-    ("inode", decoders::inode),
-    ("extent", decoders::extent),
-    ("imap", decoders::imap),
-    ("usage", decoders::usage),
-    ("page", decoders::page),
-    ("shared", decoders::shared),
-    ("future", decoders::future),
-    ("image", image::image),
-    ("image-sealed", image::image_sealed),
+    ("superblock", decoders::fuzz_superblock),
+    ("anchor", decoders::fuzz_anchor),
+    ("record", decoders::fuzz_record),
+    ("body", decoders::fuzz_body),
+    ("inode", decoders::fuzz_inode),
+    ("extent", decoders::fuzz_extent),
+    ("imap", decoders::fuzz_imap),
+    ("usage", decoders::fuzz_usage),
+    ("page", decoders::fuzz_page),
+    ("shared", decoders::fuzz_shared),
+    ("future", decoders::fuzz_future),
+    ("image", image::fuzz_image),
+    ("image-sealed", image::fuzz_image_sealed),
 ];
 
 /// Inputs to start from.

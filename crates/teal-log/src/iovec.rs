@@ -10,37 +10,37 @@ use std::fmt;
 use std::io::IoSlice;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use teal_env::Buffer;
+use teal_env::AlignedBuffer;
 
 #[derive(Clone)]
-enum Memory {
+enum BackingMemory {
     Own(Arc<[u8]>),
     /// A part of a larger piece that goes back to its stock when the last part is gone.
-    Lent(Arc<Buffer>),
+    Lent(Arc<AlignedBuffer>),
 }
 
 /// A cheap handle of some bytes.
 #[derive(Clone)]
-pub(crate) struct Bytes {
-    memory: Memory,
+pub(crate) struct SharedBytes {
+    memory: BackingMemory,
     from: u32,
     len: u32,
 }
 
-impl Bytes {
+impl SharedBytes {
     /// The bytes of `memory`, in pieces of `step`.
-    pub(crate) fn split(memory: Buffer, step: usize) -> impl Iterator<Item = Self> {
+    pub(crate) fn split_into(memory: AlignedBuffer, step: usize) -> impl Iterator<Item = Self> {
         let end = memory_len(memory.len());
         let memory = Arc::new(memory);
         (0..end).step_by(step).map(move |from| Self {
-            memory: Memory::Lent(Arc::clone(&memory)),
+            memory: BackingMemory::Lent(Arc::clone(&memory)),
             from,
             len: (end - from).min(step as u32),
         })
     }
 
     /// `len` bytes of it.
-    pub(crate) fn part(&self, from: usize, len: usize) -> Self {
+    pub(crate) fn subslice(&self, from: usize, len: usize) -> Self {
         assert!(
             from + len <= self.len as usize,
             "a part is inside the whole"
@@ -53,9 +53,9 @@ impl Bytes {
     }
 
     /// Takes over what follows if it lies behind this in the same memory.
-    fn join(&mut self, next: &Self) -> bool {
+    fn extend_with(&mut self, next: &Self) -> bool {
         let is_next = match (&self.memory, &next.memory) {
-            (Memory::Lent(mine), Memory::Lent(other)) => {
+            (BackingMemory::Lent(mine), BackingMemory::Lent(other)) => {
                 Arc::ptr_eq(mine, other) && self.from + self.len == next.from
             }
             _ => false,
@@ -69,53 +69,53 @@ fn memory_len(len: usize) -> u32 {
     u32::try_from(len).expect("one write is far below 4 GiB")
 }
 
-impl Deref for Bytes {
+impl Deref for SharedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         let all: &[u8] = match &self.memory {
-            Memory::Own(bytes) => bytes,
-            Memory::Lent(buffer) => buffer,
+            BackingMemory::Own(bytes) => bytes,
+            BackingMemory::Lent(buffer) => buffer,
         };
         &all[self.from as usize..(self.from + self.len) as usize]
     }
 }
 
-impl From<Buffer> for Bytes {
-    fn from(memory: Buffer) -> Self {
+impl From<AlignedBuffer> for SharedBytes {
+    fn from(memory: AlignedBuffer) -> Self {
         let len = memory_len(memory.len());
         Self {
-            memory: Memory::Lent(Arc::new(memory)),
+            memory: BackingMemory::Lent(Arc::new(memory)),
             from: 0,
             len,
         }
     }
 }
 
-impl From<Vec<u8>> for Bytes {
+impl From<Vec<u8>> for SharedBytes {
     fn from(bytes: Vec<u8>) -> Self {
         Arc::<[u8]>::from(bytes).into()
     }
 }
 
-impl From<&[u8]> for Bytes {
+impl From<&[u8]> for SharedBytes {
     fn from(bytes: &[u8]) -> Self {
         Arc::<[u8]>::from(bytes).into()
     }
 }
 
-impl From<Arc<[u8]>> for Bytes {
+impl From<Arc<[u8]>> for SharedBytes {
     fn from(bytes: Arc<[u8]>) -> Self {
         let len = memory_len(bytes.len());
         Self {
-            memory: Memory::Own(bytes),
+            memory: BackingMemory::Own(bytes),
             from: 0,
             len,
         }
     }
 }
 
-impl fmt::Debug for Bytes {
+impl fmt::Debug for SharedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.len)
     }
@@ -123,13 +123,13 @@ impl fmt::Debug for Bytes {
 
 /// Bytes one behind the other, in the memory they came in.
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct ScatteredBytes {
     /// Each with where it begins.
-    parts: Vec<(usize, Bytes)>,
+    parts: Vec<(usize, SharedBytes)>,
     len: usize,
 }
 
-impl Parts {
+impl ScatteredBytes {
     /// Returns how many bytes there are.
     pub fn len(&self) -> usize {
         self.len
@@ -150,7 +150,7 @@ impl Parts {
         self.pieces().concat()
     }
 
-    pub(crate) fn push(&mut self, bytes: Bytes) {
+    pub(crate) fn push(&mut self, bytes: SharedBytes) {
         let (at, len) = (self.len, bytes.len());
         if len == 0 {
             return;
@@ -159,7 +159,7 @@ impl Parts {
         if !self
             .parts
             .last_mut()
-            .is_some_and(|(_, last)| last.join(&bytes))
+            .is_some_and(|(_, last)| last.extend_with(&bytes))
         {
             self.parts.push((at, bytes));
         }
@@ -172,7 +172,7 @@ impl Parts {
             .for_each(|(_, bytes)| self.push(bytes));
     }
 
-    pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
+    pub(crate) fn io_slices(&self) -> Vec<IoSlice<'_>> {
         self.parts
             .iter()
             .map(|(_, bytes)| IoSlice::new(bytes))
@@ -198,7 +198,7 @@ impl Parts {
     }
 }
 
-impl From<Vec<u8>> for Parts {
+impl From<Vec<u8>> for ScatteredBytes {
     fn from(bytes: Vec<u8>) -> Self {
         let mut parts = Self::default();
         parts.push(bytes.into());
@@ -209,30 +209,30 @@ impl From<Vec<u8>> for Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_env::Buffers;
+    use teal_env::BufferPool;
 
     #[test]
     fn what_lies_together_is_one_part_and_any_range_can_be_copied() {
-        let mut buffer = Buffers::new(0).lend(100);
+        let mut buffer = BufferPool::new(0).lend(100);
         buffer
             .iter_mut()
             .enumerate()
             .for_each(|(i, byte)| *byte = i as u8);
-        let pieces: Vec<Bytes> = Bytes::split(buffer, 30).collect();
+        let pieces: Vec<SharedBytes> = SharedBytes::split_into(buffer, 30).collect();
         assert_eq!(
             pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(),
             [30, 30, 30, 10]
         );
-        let mut parts = Parts::from(vec![200; 5]);
+        let mut parts = ScatteredBytes::from(vec![200; 5]);
         let order = [
             &pieces[0],
             &pieces[1],
             &pieces[3],
-            &pieces[2].part(0, 7),
-            &Bytes::from(vec![]),
+            &pieces[2].subslice(0, 7),
+            &SharedBytes::from(vec![]),
         ];
         order.iter().for_each(|piece| parts.push((*piece).clone()));
-        let mut all = Parts::default();
+        let mut all = ScatteredBytes::default();
         all.push(vec![201; 3].into());
         all.append(parts);
         let whole = [
@@ -243,9 +243,9 @@ mod tests {
             (60..67).collect(),
         ]
         .concat();
-        assert_eq!((all.len(), all.slices().len()), (whole.len(), 5));
+        assert_eq!((all.len(), all.io_slices().len()), (whole.len(), 5));
         assert_eq!(
-            all.slices()
+            all.io_slices()
                 .iter()
                 .flat_map(|part| part.iter().copied())
                 .collect::<Vec<_>>(),

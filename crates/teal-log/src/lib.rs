@@ -37,26 +37,27 @@ mod space;
 mod store;
 mod tree;
 
-pub use commit::log::Settings;
+pub use commit::log::StoreSettings;
 pub use counters::Counts;
 pub use error::{DiskRequest, StoreError};
 pub use format::inode::FIRST_COOKIE;
-pub use format::owner::Owner;
+pub use format::owner::StoreOwner;
 pub use format::superblock::Superblock;
 pub use inspect::check::{
-    CheckOptions, CheckProgress, PROBLEMS_MAX, Phase, Place, Problem, Report, Severity,
+    CheckOptions, CheckPhase, CheckProblem, CheckProgress, CheckReport, DiskPlace, PROBLEMS_MAX,
+    Severity,
 };
 pub use inspect::dump::{DumpWhat, RawWhat, dump_raw};
-pub use iovec::Parts;
+pub use iovec::ScatteredBytes;
 pub use recovery::find_superblock::read_superblock;
 pub use recovery::open::{OpenOptions, Recovery};
 pub use recovery::ownership::OwnedElsewhere;
-pub use recovery::refusal::OpenError;
-pub use space::cost::{Cost, Operation, Purpose};
+pub use recovery::refusal::StoreOpenError;
+pub use space::cost::{Cost, OperationKind, SpacePurpose};
 pub use store::handle::Store;
-pub use store::locked::{Locked, NewObject, SetAttr};
+pub use store::locked::{AttributeChanges, LockedObjects, NewObject};
 pub use store::mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
 pub use store::notes::{NOTE_HEAD, NOTE_MAX};
-pub use store::op::Op;
-pub use store::share::Sharing;
-pub use store::space::Space;
+pub use store::op::StoreOperation;
+pub use store::share::SharePlan;
+pub use store::space::SpaceStatus;

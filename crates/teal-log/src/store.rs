@@ -6,7 +6,7 @@
 //! ([`Store`](handle::Store) itself), `op` and `locked` (operations), `notes`, `share` and `mkfs`.
 
 pub(crate) mod cleaner;
-pub(crate) mod file_ops;
+pub(crate) mod file_content;
 pub(crate) mod handle;
 pub(crate) mod locked;
 pub(crate) mod mkfs;

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use teal_types::ObjectNo;
 
 use crate::error::StoreError;
-use crate::format::page::{Child, Expect, Items, LEVEL_MAX, Node, PagePtr, TreeKind};
+use crate::format::page::{Child, ExpectedPage, LEVEL_MAX, Node, NodeItems, PagePtr, TreeKind};
 
 /// Where unchanged pages come from.
 pub(crate) trait PageSource {
@@ -41,7 +41,7 @@ pub(crate) trait PageSource {
     /// # Errors
     /// [`StoreError::Io`], or [`StoreError::Corrupt`] when the page is not what `ptr` and `want`
     /// say.
-    fn load(&self, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError>;
+    fn load_page(&self, ptr: PagePtr, want: ExpectedPage) -> Result<Arc<Node>, StoreError>;
 }
 
 /// What a fold tells about a page; enough to find it in the tree again with [`Tree::touch`].
@@ -59,12 +59,12 @@ pub(crate) struct Tree {
     kind: TreeKind,
     owner: ObjectNo,
     root: Option<Child>,
-    ledger: Ledger,
+    ledger: TreeChanges,
 }
 
 /// What has changed since the last fold.
 #[derive(Debug, Default)]
-struct Ledger {
+struct TreeChanges {
     /// Pages nothing refers to any more, until taken.
     freed: Vec<PagePtr>,
     /// How many nodes are owned.
@@ -89,7 +89,7 @@ impl Tree {
             kind,
             owner,
             root: root.map(Child::Disk),
-            ledger: Ledger::default(),
+            ledger: TreeChanges::default(),
         }
     }
     /// The root page; none if the tree is empty or its root is changed and not folded yet.
@@ -154,8 +154,8 @@ impl Tree {
         root
     }
 
-    const fn expect(&self, level: Option<u8>) -> Expect {
-        Expect {
+    const fn expected_page(&self, level: Option<u8>) -> ExpectedPage {
+        ExpectedPage {
             kind: self.kind,
             owner: self.owner,
             level,
@@ -173,7 +173,7 @@ fn fold_below(
         Child::Disk(ptr) => return *ptr,
         Child::Mem(node) => node,
     };
-    if let Items::Inner(items) = &mut node.items {
+    if let NodeItems::Inner(items) = &mut node.items {
         for (_, below) in items {
             fold_below(kind, owner, below, sink);
         }
@@ -191,23 +191,23 @@ fn fold_below(
 
 /// The keys a subtree may have: those of the items in its parent.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct KeyRange {
     low: u64,
     /// Exclusive.
     high: Option<u64>,
 }
 
-impl Span {
+impl KeyRange {
     const ALL: Self = Self { low: 0, high: None };
 
     /// The part that belongs to one item of a node.
-    fn of(self, items: &[(u64, Child)], at: usize) -> Self {
+    fn of_item(self, items: &[(u64, Child)], at: usize) -> Self {
         Self {
             low: items[at].0,
             high: items.get(at + 1).map(|next| next.0).or(self.high),
         }
     }
-    fn holds(self, node: &Node) -> bool {
+    fn holds_node(self, node: &Node) -> bool {
         node.first_key() >= self.low && self.high.is_none_or(|high| node.last_key() < high)
     }
 }
@@ -215,27 +215,27 @@ impl Span {
 /// Loads a page and checks that it fits its place: levels descend, so every walk ends, and the keys
 /// are those of its place, so that a page is met once, however many pointers of a damaged tree lead
 /// to it.
-fn load(
+fn load_checked(
     src: &dyn PageSource,
     ptr: PagePtr,
-    want: Expect,
-    span: Span,
+    want: ExpectedPage,
+    span: KeyRange,
 ) -> Result<Arc<Node>, StoreError> {
-    let node = src.load(ptr, want)?;
+    let node = src.load_page(ptr, want)?;
     // A root of the highest level could not grow.
     let as_wanted = want
         .level
         .map_or(node.level < LEVEL_MAX, |level| level == node.level)
         && !node.is_empty();
-    if as_wanted && span.holds(&node) {
+    if as_wanted && span.holds_node(&node) {
         Ok(node)
     } else {
-        Err(want.damaged(ptr.addr()))
+        Err(want.damaged_at(ptr.addr()))
     }
 }
 
 /// Returns which item of an interior node leads to `key`.
-fn route(items: &[(u64, Child)], key: u64) -> usize {
+fn route_to_key(items: &[(u64, Child)], key: u64) -> usize {
     items
         .partition_point(|(first, _)| *first <= key)
         .saturating_sub(1)

@@ -16,8 +16,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use teal_env::Disk;
 use teal_log::seeded::{Bug, seed};
-use teal_log::{Cost, NewObject, OpenError, Store};
-use teal_testkit::{Call, FaultDisk, Lasts, Policy, Rng, Walk};
+use teal_log::{Cost, NewObject, Store, StoreOpenError};
+use teal_testkit::{CrashPolicy, CrashWalk, DiskCall, FaultDisk, FaultDuration, Rng};
 use teal_types::{FileType, Sector, Timestamp};
 
 /// Lives looked at before a bug counts as missed.
@@ -47,7 +47,7 @@ fn life(turn: u64) -> Result<(), String> {
         }
         assert_checked(&life.store, true)?;
     }
-    let policy = Policy {
+    let policy = CrashPolicy {
         exhaustive: 5,
         random: 24,
         unreadable: true,
@@ -75,9 +75,9 @@ fn life(turn: u64) -> Result<(), String> {
 fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
     life.plan.batch = 3;
     life.run(8).map_err(|e| e.to_string())?;
-    life.note.restart();
+    life.note.restart_trace();
     let (trace, bytes) = (life.note.trace(), life.note.snapshot());
-    let none = Policy {
+    let none = CrashPolicy {
         exhaustive: 0,
         random: 0,
         unreadable: false,
@@ -100,8 +100,8 @@ fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
         return Err("hardly a record is called durable".into());
     }
     for sector in records.into_iter().rev().take(40) {
-        let image = Walk::new(&trace)
-            .images(&mut Rng::new(turn), &none)
+        let image = CrashWalk::new(&trace)
+            .crash_images(&mut Rng::new(turn), &none)
             .next()
             .ok_or("no image")?;
         image.disk.flip_bit(Sector::new(sector as u64), 4000);
@@ -111,7 +111,7 @@ fn decay(life: &mut Life, turn: u64) -> Result<(), String> {
                 .model
                 .differs(&store, false)
                 .map_err(|what| format!("record at {sector} decayed: {what}"))?,
-            Err(OpenError::Lost { .. } | OpenError::Anchors) => {}
+            Err(StoreOpenError::Lost { .. } | StoreOpenError::Anchors) => {}
             Err(e) => return Err(e.to_string()),
         }
     }
@@ -164,7 +164,7 @@ fn churn(turn: u64) -> Result<(), String> {
             life.store.commit().map_err(say)?;
             let op = life.store.begin(Cost::names(1).freeing()).map_err(say)?;
             op.lock(&[no])
-                .and_then(|mut locked| locked.free(no))
+                .and_then(|mut locked| locked.free_object(no))
                 .map_err(say)?;
         }
         life.store.commit().map_err(say)
@@ -173,18 +173,18 @@ fn churn(turn: u64) -> Result<(), String> {
         churn()?;
         life.store.checkpoint().map_err(say)?;
         churn()?;
-        life.note.restart();
+        life.note.restart_trace();
         let trace = life.note.trace();
-        let none = Policy {
+        let none = CrashPolicy {
             exhaustive: 0,
             random: 0,
             unreadable: false,
         };
-        let image = Walk::new(&trace)
-            .images(&mut Rng::new(turn), &none)
+        let image = CrashWalk::new(&trace)
+            .crash_images(&mut Rng::new(turn), &none)
             .next()
             .ok_or("no image")?;
-        let policy = Policy::default();
+        let policy = CrashPolicy::default();
         Explorer::new(
             Effort {
                 policy,
@@ -221,10 +221,10 @@ fn failed_sync(turn: u64) -> Result<(), String> {
     };
     let mut life = Life::new(note, disk, store, clock, Rng::new(turn), model, plan);
     life.run(5).map_err(|e| e.to_string())?;
-    faults.fail(
-        Call::Sync,
-        faults.calls(Call::Sync),
-        Lasts::Once,
+    faults.fail_nth(
+        DiskCall::Sync,
+        faults.call_count(DiskCall::Sync),
+        FaultDuration::Once,
         ErrorKind::Other,
     );
     let has_failed = life.run(10).is_err();

@@ -1,60 +1,61 @@
-//! What can go wrong with stored metadata.
+//! The errors of stored metadata.
 //!
 //! # Guarantees
 //! 1. *Named*: the message says which file, and the way out.
 
 use std::error::Error;
 
-/// Why something was written down before it became an error.
+/// The error below, as SQLite reported it.
 pub(crate) type Cause = Box<dyn Error + Send + Sync>;
 
-/// What can go wrong with stored metadata. After any of them the transaction has not happened.
+/// An error of stored metadata. After any of them the transaction has not happened.
 #[derive(Debug, thiserror::Error)]
 pub enum MetaError {
-    /// No room for it.
+    /// The disk has no room.
     #[error("no space left for {file}; make room on its disk, then it goes on by itself")]
     NoSpace {
         /// The database.
         file: String,
-        /// What was said.
+        /// The error of SQLite.
         #[source]
         source: Cause,
     },
-    /// It may only be read.
+    /// The database may only be read.
     #[error("{file} cannot be written; make it and its directory writable for this user")]
     ReadOnly {
         /// The database.
         file: String,
-        /// What was said.
+        /// The error of SQLite.
         #[source]
         source: Cause,
     },
-    /// What is stored makes no sense.
+    /// The stored data makes no sense.
     #[error(
-        "{file} is damaged ({source}); stop the server and put back a copy of it, clients then offer again what they have"
+        "{file} is damaged ({source}); stop the server and put back a copy of it, clients then \
+            offer again what they have"
     )]
     Damaged {
         /// The database.
         file: String,
-        /// What is wrong.
+        /// The error of SQLite.
         #[source]
         source: Cause,
     },
-    /// Another process holds it.
+    /// Another process holds the database.
     #[error("{file} is in use by another process; end that one, or wait for it")]
     Busy {
         /// The database.
         file: String,
-        /// What was said.
+        /// The error of SQLite.
         #[source]
         source: Cause,
     },
-    /// Not ours, or of a newer program.
+    /// The file is of another program, or of a newer version.
     #[error("{file} {what}")]
     Foreign {
         /// The database.
         file: String,
-        /// What it is, and the way out.
+        /// A description of the file, and the way out.
         what: String,
     },
     /// Anything else: the disk is out of reach, or broken.
@@ -62,7 +63,7 @@ pub enum MetaError {
     Io {
         /// The database.
         file: String,
-        /// What was said.
+        /// The error of SQLite.
         #[source]
         source: Cause,
     },

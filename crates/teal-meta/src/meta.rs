@@ -9,62 +9,64 @@
 use crate::MetaError;
 use crate::error::Result;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
-    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
 use std::ops::Range;
 use teal_types::{
-    Author, BatchId, BatchNo, ChunkId, CommitSeq, Link, Name, ObjectNo, ReplicaNo, VolumeId,
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo, VolumeId,
 };
 
-/// When a transaction must be durable.
+/// The moment at which a transaction must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Before the answer.
+pub enum CommitDurability {
+    /// Durable before the answer.
     Now,
-    /// With the next one that is; until then a power cut may undo it, and everything written after
-    /// it.
+    /// Durable with the next transaction that is; until then a power cut may undo it, and
+    /// everything written after it.
     Soon,
 }
 
 /// Stored metadata of many volumes. Used from many threads: one writes at a time, others read what
 /// was before.
-pub trait Meta: Send + Sync {
-    /// Every volume.
+pub trait MetaStore: Send + Sync {
+    /// Returns every volume.
     ///
     /// # Errors
     /// [`MetaError`].
     fn volumes(&self) -> Result<Vec<VolumeId>>;
 
-    /// One transaction that may change things. `work` is called once, unless there is an error
-    /// before; it says whether the transaction happens. Use [`write()`].
+    /// Runs one transaction that may change things. `work` is called once, unless there is an error
+    /// before; it returns whether to commit. Use [`write()`].
     ///
     /// # Errors
     /// [`MetaError`]; nothing has happened.
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()>;
 
-    /// One transaction that reads. `work` is called once, unless there is an error before. Use
+    /// Runs one transaction that reads. `work` is called once, unless there is an error before. Use
     /// [`read()`].
     ///
     /// # Errors
     /// [`MetaError`].
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()>;
+    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()>;
 }
 
-/// Looks at one state of a volume.
+/// Reads one state of a volume.
 ///
 /// # Errors
-/// Those of `work`, and [`MetaError`] as the caller's error.
+/// The errors of `work`, and [`MetaError`] as the caller's error.
 pub fn read<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    work: impl FnOnce(&dyn Read) -> std::result::Result<T, E>,
+    work: impl FnOnce(&dyn ReadTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
+    // The trait takes a closure without types, so that it can be used as an object; the result
+    // leaves through a variable.
     let (mut work, mut outcome) = (Some(work), None);
     meta.read(volume, &mut |txn| {
         outcome = work.take().map(|work| work(txn))
@@ -73,10 +75,10 @@ pub fn read<T, E: From<MetaError>>(
 }
 
 fn write_with<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    durability: Durability,
-    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+    durability: CommitDurability,
+    work: impl FnOnce(&mut dyn WriteTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
     let (mut work, mut outcome) = (Some(work), None);
     meta.write(volume, durability, &mut |txn| {
@@ -89,83 +91,87 @@ fn write_with<T, E: From<MetaError>>(
 /// Changes a volume, durably before it returns; not at all if `work` fails.
 ///
 /// # Errors
-/// Those of `work`, and [`MetaError`] as the caller's error.
+/// The errors of `work`, and [`MetaError`] as the caller's error.
 pub fn write<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+    work: impl FnOnce(&mut dyn WriteTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
-    write_with(meta, volume, Durability::Now, work)
+    write_with(meta, volume, CommitDurability::Now, work)
 }
 
-/// As [`write()`], but durable only with the next one that is.
+/// Changes a volume as [`write()`] does, but durably only with the next transaction that is
+/// durable.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_soon<T, E: From<MetaError>>(
-    meta: &dyn Meta,
+    meta: &dyn MetaStore,
     volume: VolumeId,
-    work: impl FnOnce(&mut dyn Write) -> std::result::Result<T, E>,
+    work: impl FnOnce(&mut dyn WriteTransaction) -> std::result::Result<T, E>,
 ) -> std::result::Result<T, E> {
-    write_with(meta, volume, Durability::Soon, work)
+    write_with(meta, volume, CommitDurability::Soon, work)
 }
 
-/// What a transaction can look at. Every method may fail with [`MetaError`].
+/// The reads of a transaction. Every method may fail with [`MetaError`].
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
-pub trait Read {
-    /// The volume itself.
+pub trait ReadTransaction {
+    /// Returns the row of the volume itself.
     fn volume(&self) -> Result<Option<VolumeRow>>;
-    /// A setting.
+    /// Returns a setting.
     fn setting(&self, key: &str) -> Result<Option<Vec<u8>>>;
 
-    /// A live object.
+    /// Returns a live object.
     fn object(&self, object: ObjectNo) -> Result<Option<ObjectRow>>;
-    /// Live objects behind `after`, at most `limit`.
+    /// Returns live objects behind `after`, at most `limit`.
     fn objects_after(&self, after: ObjectNo, limit: usize) -> Result<Vec<ObjectNo>>;
-    /// Returns where a live name leads.
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>>;
-    /// Live names of a directory behind `after`, at most `limit`.
+    /// Returns the object that a live name leads to.
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>>;
+    /// Returns live names of a directory behind `after`, at most `limit`.
     fn entries_after(
         &self,
         dir: ObjectNo,
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>>;
-    /// All live names of an object, with the commits that put them there.
-    fn links(&self, object: ObjectNo) -> Result<Vec<(Link, CommitSeq)>>;
-    /// All live extended attributes of an object.
+    /// Returns all live names of an object, with the commits that put them there.
+    fn links_of(&self, object: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>>;
+    /// Returns all live extended attributes of an object.
     fn xattrs(&self, object: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>>;
-    /// The live extents of an object that overlap the range, whole.
+    /// Returns the live extents of an object that overlap the range, whole.
     fn extents(&self, object: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>>;
 
-    /// The newest row of an object's history at or before `at`: which commit made it, and what of
-    /// it (`None`: gone).
+    /// Returns the newest row of an object's history at or before `at`: the commit that made it,
+    /// and the state (`None` if the object was gone).
     fn object_at(
         &self,
         object: ObjectNo,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectRow>)>>;
-    /// An object's history behind `after`, at most `limit` rows.
+    /// Returns an object's history behind `after`, at most `limit` rows.
     fn object_history(
         &self,
         object: ObjectNo,
         after: CommitSeq,
         limit: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>>;
-    /// The newest row of a name's history at or before `at`: the object it led to, or none.
-    fn entry_at(&self, link: &Link, at: CommitSeq)
-    -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
-    /// Every name the object has ever had up to `at`, each once.
-    fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<Link>>;
-    /// The names of a directory after the commit `at`: those of its newest snapshot at or before
-    /// that, with what has changed since.
+    /// Returns the newest row of a name's history at or before `at`: the object it led to, or none.
+    fn entry_at(
+        &self,
+        link: &HardLink,
+        at: CommitSeq,
+    ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>>;
+    /// Returns every name the object has ever had up to `at`, each once.
+    fn names_ever(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>>;
+    /// Returns the names of a directory after the commit `at`: those of its newest snapshot at or
+    /// before that, with the changes since.
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames>;
-    /// Returns what was last counted of a directory's names; zeros if nothing was.
-    fn tally(&self, dir: ObjectNo) -> Result<Tally>;
-    /// The newest row at or before `at` of each extended attribute the object has ever had.
+    /// Returns the last counts of a directory's names; zeros if nothing was counted.
+    fn name_tally(&self, dir: ObjectNo) -> Result<NameTally>;
+    /// Returns the newest row at or before `at` of each extended attribute the object has ever had.
     fn xattrs_at(&self, object: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>>;
-    /// Every row of an object's content history at or before `at` that overlaps the range, whole,
-    /// by commit.
+    /// Returns every row of an object's content history at or before `at` that overlaps the range,
+    /// whole, by commit.
     fn extents_at(
         &self,
         object: ObjectNo,
@@ -173,50 +179,50 @@ pub trait Read {
         at: CommitSeq,
     ) -> Result<Vec<PastExtent>>;
 
-    /// Chunks that content history names, in an order that stays, at most `limit` rows, behind
-    /// `after`; a chunk comes as often as it is named. Whatever lives now is in history too.
+    /// Returns chunks that content history names, in an order that stays, at most `limit` rows,
+    /// behind `after`; a chunk comes as often as it is named. Live content is in history too.
     fn named_chunks(
         &self,
         after: Option<PastPlace>,
         limit: usize,
     ) -> Result<Vec<(PastPlace, ChunkId)>>;
 
-    /// A commit.
+    /// Returns a commit.
     fn commit(&self, seq: CommitSeq) -> Result<Option<CommitRow>>;
-    /// Shows what the commits in `(after, to]` changed, commit by commit.
-    fn changes(
+    /// Shows `visit` the objects that the commits in `(after, to]` changed, commit by commit.
+    fn visit_changes(
         &self,
         after: CommitSeq,
         to: CommitSeq,
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()>;
-    /// A committed batch.
+    /// Returns a committed batch.
     fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>>;
-    /// The highest batch of an author within the history up to `to`.
+    /// Returns the highest batch of an author within the history up to `to`.
     fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo>;
-    /// Returns what a replica has staged.
-    fn staged(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>>;
-    /// The bytes of a staged part.
+    /// Returns the parts that a replica has staged.
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>>;
+    /// Returns the bytes of a staged part.
     fn staged_part(&self, batch: BatchId, part: u32) -> Result<Option<Vec<u8>>>;
 
-    /// A replica.
+    /// Returns a replica.
     fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>>;
-    /// All replicas.
+    /// Returns all replicas.
     fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>>;
-    /// A token, by its hash.
+    /// Returns a token by its hash.
     fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
-    /// Whose a lease is.
+    /// Returns the replica that has a lease.
     fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>>;
-    /// A conflict that is not resolved.
+    /// Returns a conflict that is not resolved.
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>>;
-    /// Conflicts that are not resolved, behind `after`, at most `limit`.
+    /// Returns conflicts that are not resolved, behind `after`, at most `limit`.
     fn conflicts_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, ConflictRow)>>;
 }
 
-/// What a transaction can change. Every method may fail with [`MetaError`]. History takes rows in,
-/// and gives none up.
+/// The changes of a transaction. Every method may fail with [`MetaError`]. Rows are added to
+/// history, and never removed from it.
 #[allow(clippy::missing_errors_doc, reason = "said once, above")]
-pub trait Write: Read {
+pub trait WriteTransaction: ReadTransaction {
     /// Sets the volume's own row.
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()>;
     /// Sets a setting.
@@ -224,8 +230,8 @@ pub trait Write: Read {
 
     /// Sets a live object's row, or removes it.
     fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()>;
-    /// Sets where a live name leads, or removes it.
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()>;
+    /// Sets the object that a live name leads to, or removes the name.
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()>;
     /// Sets a live extended attribute, or removes it.
     fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()>;
     /// Sets a live extent; none overlaps it.
@@ -235,26 +241,26 @@ pub trait Write: Read {
     /// Removes all live extents and extended attributes of an object.
     fn drop_content(&mut self, object: ObjectNo) -> Result<()>;
 
-    /// A row of an object's history.
+    /// Adds a row to an object's history.
     fn remember_object(
         &mut self,
         object: ObjectNo,
         seq: CommitSeq,
         row: Option<&ObjectRow>,
     ) -> Result<()>;
-    /// A row of a name's history.
+    /// Adds a row to a name's history.
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()>;
-    /// A snapshot of a directory: the names that live in it now are those after the commit `seq`,
-    /// in which all its changes up to now lie.
+    /// Adds a snapshot of a directory: its live names now are those after the commit `seq`, in
+    /// which all its changes up to now lie.
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()>;
-    /// Sets what is counted of a directory's names.
-    fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()>;
-    /// A row of an extended attribute's history.
+    /// Sets the counts of a directory's names.
+    fn put_tally(&mut self, dir: ObjectNo, tally: NameTally) -> Result<()>;
+    /// Adds a row to an extended attribute's history.
     fn remember_xattr(
         &mut self,
         object: ObjectNo,
@@ -262,17 +268,17 @@ pub trait Write: Read {
         seq: CommitSeq,
         value: Option<&[u8]>,
     ) -> Result<()>;
-    /// A row of content history; those of one commit do not overlap.
+    /// Adds a row to content history; the rows of one commit do not overlap.
     fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()>;
 
-    /// A commit.
+    /// Adds a commit.
     fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()>;
-    /// An object that a commit changed.
+    /// Adds an object that a commit changed.
     fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()>;
-    /// A committed batch.
+    /// Adds a committed batch.
     fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()>;
     /// Stages a part, in the place of one of the same number.
-    fn stage(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()>;
+    fn stage_part(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()>;
     /// Drops what a replica has staged in the incarnation of `batch` up to that batch, and in every
     /// other incarnation.
     fn drop_staged(&mut self, batch: BatchId) -> Result<()>;
@@ -281,8 +287,8 @@ pub trait Write: Read {
     fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()>;
     /// Sets a token.
     fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()>;
-    /// Gives a lease away.
+    /// Gives a lease to a replica.
     fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()>;
-    /// Sets a conflict, or settles it.
+    /// Sets a conflict, or removes it as resolved.
     fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()>;
 }

@@ -1,13 +1,14 @@
-//! What is stored, row by row.
+//! The rows of the stored metadata.
 
 use std::collections::BTreeMap;
 use teal_proto::ConflictKind;
 use teal_types::{
-    Attributes, BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Name, ObjectNo,
-    ReplicaNo, ServerIncarnation, Timestamp,
+    BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Name, ObjectNo, ReplicaNo,
+    ReplicatedAttributes, ServerIncarnation, Timestamp,
 };
 
-/// Where content has changed, as (offset, length), ascending; `None`: anywhere.
+/// The ranges in which content has changed, as (offset, length), ascending; `None` if it may be
+/// anywhere.
 pub type Ranges = Option<Vec<(u64, u64)>>;
 
 /// A volume.
@@ -27,9 +28,9 @@ pub struct VolumeRow {
     pub next_replica: ReplicaNo,
     /// The number of the next conflict.
     pub next_conflict: u64,
-    /// The server's own object numbers: the next one.
+    /// The next of the server's own object numbers.
     pub own_next: u64,
-    /// And where they end.
+    /// The end of the server's own object numbers.
     pub own_end: u64,
 }
 
@@ -39,7 +40,7 @@ pub struct ObjectRow {
     /// Its type.
     pub kind: FileType,
     /// Its attributes; a directory's modification time is derived.
-    pub attributes: Attributes,
+    pub attributes: ReplicatedAttributes,
     /// The commit that changed the attributes last.
     pub attr_seq: CommitSeq,
     /// Bytes of content.
@@ -48,7 +49,7 @@ pub struct ObjectRow {
     pub data_seq: CommitSeq,
     /// The commit that changed the content last in another way than by appending to it.
     pub rewritten_seq: CommitSeq,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub target: Vec<u8>,
     /// The commit that changed its names last.
     pub link_seq: CommitSeq,
@@ -56,7 +57,7 @@ pub struct ObjectRow {
     pub xattr_seq: CommitSeq,
 }
 
-/// Where a name leads.
+/// The object that a name leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRow {
     /// The object.
@@ -77,7 +78,7 @@ pub struct XattrRow {
 /// A piece of live content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentRow {
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// Bytes, 1 to [`EXTENT_MAX`](crate::EXTENT_MAX).
     pub len: u64,
@@ -87,12 +88,12 @@ pub struct ExtentRow {
     pub start: u32,
 }
 
-/// Where a row of content history has its place.
+/// The place of a row of content history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PastPlace {
-    /// Of which object.
+    /// The object.
     pub object: ObjectNo,
-    /// Where it begins.
+    /// The offset at which it begins.
     pub offset: u64,
     /// The commit that made it.
     pub seq: CommitSeq,
@@ -103,7 +104,7 @@ pub struct PastPlace {
 pub struct PastExtent {
     /// The commit it came with.
     pub seq: CommitSeq,
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// Bytes; of chunks at most [`EXTENT_MAX`](crate::EXTENT_MAX).
     pub len: u64,
@@ -121,12 +122,13 @@ pub struct PastNames {
 }
 
 impl PastNames {
-    /// A snapshot, and where the names that have changed since led after each change, oldest first.
+    /// Makes the names from a snapshot and the changes since, oldest first.
     pub(crate) fn new(
         snapshot: impl IntoIterator<Item = (Name, ObjectNo)>,
         changes: impl IntoIterator<Item = (Name, Option<ObjectNo>)>,
     ) -> Self {
         let mut names: BTreeMap<Name, ObjectNo> = snapshot.into_iter().collect();
+        // Rows are counted, so that the caller sees when a snapshot pays.
         let mut rows = names.len();
         for (name, object) in changes {
             rows += 1;
@@ -142,9 +144,9 @@ impl PastNames {
     }
 }
 
-/// What is counted of a directory's names.
+/// The counts of a directory's names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct NameTally {
     /// Names that live in it.
     pub names: u64,
     /// Rows of its names' history since its last snapshot.
@@ -158,7 +160,7 @@ pub type PastXattr = (Vec<u8>, CommitSeq, Option<Vec<u8>>);
 /// A commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitRow {
-    /// The batch that it was.
+    /// The batch: that it replica, incarnation and number.
     pub batch: BatchId,
     /// The server's time.
     pub time: Timestamp,
@@ -197,11 +199,11 @@ pub struct ReplicaRow {
     pub incarnation: Incarnation,
     /// The last batch of that life.
     pub last_batch: BatchNo,
-    /// How far it had come at its last hello.
+    /// The position it had at its last hello.
     pub position: CommitSeq,
-    /// Whether it is shut out.
+    /// Is true if it is shut out.
     pub is_revoked: bool,
-    /// Whether it is the serving machine's own.
+    /// Is true if it is the serving machine's own.
     pub is_local: bool,
     /// When it was last seen.
     pub seen: Timestamp,
@@ -210,27 +212,27 @@ pub struct ReplicaRow {
 /// An enrolment token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenRow {
-    /// Until when it is good.
+    /// The time until which it is valid.
     pub expires: Timestamp,
-    /// Whether somebody has used it.
+    /// Is true if it has been used.
     pub is_used: bool,
 }
 
 /// A conflict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConflictRow {
-    /// What kind.
+    /// The kind of conflict.
     pub kind: ConflictKind,
     /// The commit that met it.
     pub seq: CommitSeq,
     /// The server's time then.
     pub time: Timestamp,
-    /// The device whose operation came later.
+    /// The device of the later operation.
     pub device: String,
-    /// What it is about.
+    /// The object it is about.
     pub object: ObjectNo,
     /// The object that has the later state.
     pub copy: Option<ObjectNo>,
-    /// What was not done, in words.
+    /// The change that was not done, in words.
     pub lost: String,
 }

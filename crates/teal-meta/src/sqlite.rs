@@ -1,71 +1,76 @@
 //! Metadata in a SQLite database.
 //!
 //! # Guarantees
-//! 1. *Durable*: write-ahead log with `synchronous=FULL`; a transaction that may wait does without
-//!    its own sync, and the next full one, which syncs the same log, covers it.
+//! 1. *Durable*: write-ahead log with `synchronous=FULL`; a transaction that may wait has no sync
+//!    of its own, and the next full one, which syncs the same log, covers it.
 //! 2. *Ours*: a database of another program or of a newer version is refused before anything is
 //!    written to it.
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
-//! | `writer` | the one connection that writes | a whole transaction with its I/O: SQLite has one writer at a time anyway |
-//! | `readers` | connections that nobody reads with at the moment, and how many do | nothing; waiting lets it go |
+//! | `writer` | the one connection that writes | a whole transaction with its I/O |
+//! | `readers` | idle connections, and the number of busy ones | nothing; waiting releases it |
+//!
+//! SQLite has one writer at a time anyway, so that `writer` costs no concurrency.
 
 mod codec;
-mod columns;
+mod column;
 mod fault;
 mod open;
 mod read;
+mod statement;
 mod write;
 
 use crate::error::Result;
-use crate::meta::{Durability, Meta, Read, Write};
-use fault::Names;
+use crate::meta::{CommitDurability, MetaStore, ReadTransaction, WriteTransaction};
+use fault::DatabaseName;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use teal_types::VolumeId;
 
-/// Connections that read at the same time; who comes then waits. A connection more would cost more
-/// than that: it has to learn the schema, and has statements and pages of its own.
+/// The number of connections that read at the same time; a further reader waits. One more
+/// connection would cost more than the wait: it has to learn the schema, and has statements and
+/// pages of its own.
 const READERS: usize = 8;
 
 /// A database of metadata. One process at a time should serve it; SQLite keeps others from harm.
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
-    names: Names,
+    names: DatabaseName,
     writer: Mutex<Connection>,
-    readers: Mutex<Readers>,
-    /// Told when a connection is free.
+    readers: Mutex<ReaderPool>,
+    /// Notified when a connection is free.
     free: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Readers {
+struct ReaderPool {
     idle: Vec<Connection>,
     busy: usize,
 }
 
 /// A connection for one reader; given back when dropped.
-struct Reader<'a> {
+struct PooledReader<'a> {
     sqlite: &'a Sqlite,
     connection: Option<Connection>,
 }
 
-impl Drop for Reader<'_> {
+impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         let mut readers = self.sqlite.readers.lock();
         readers.idle.extend(self.connection.take());
+        debug_assert!(readers.busy > 0, "this reader was counted");
         readers.busy -= 1;
         self.sqlite.free.notify_one();
     }
 }
 
 /// One transaction.
-struct Txn<'a> {
+struct SqliteTransaction<'a> {
     connection: &'a Connection,
-    names: &'a Names,
+    names: &'a DatabaseName,
     volume: i64,
 }
 
@@ -75,8 +80,8 @@ impl Sqlite {
     /// # Errors
     /// [`MetaError`](crate::MetaError), naming the file.
     pub fn open(path: &Path) -> Result<Self> {
-        let names = Names::new(path);
-        let writer = open::writer(path, &names)?;
+        let names = DatabaseName::new(path);
+        let writer = open::open_writer(path, &names)?;
         Ok(Self {
             path: path.to_owned(),
             names,
@@ -86,24 +91,26 @@ impl Sqlite {
         })
     }
 
-    fn reader(&self) -> Reader<'_> {
+    fn take_reader(&self) -> PooledReader<'_> {
         let mut readers = self.readers.lock();
+        // The wait releases the lock, so that a reader can give its connection back.
         while readers.busy == READERS {
             self.free.wait(&mut readers);
         }
+        debug_assert!(readers.busy < READERS, "a connection is free");
         readers.busy += 1;
-        Reader {
+        PooledReader {
             sqlite: self,
             connection: readers.idle.pop(),
         }
     }
 
-    fn name<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
-        outcome.map_err(|error| self.names.sort(error))
+    fn name_error<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
+        outcome.map_err(|error| self.names.classify_error(error))
     }
 }
 
-impl Meta for Sqlite {
+impl MetaStore for Sqlite {
     fn volumes(&self) -> Result<Vec<VolumeId>> {
         let writer = self.writer.lock();
         let rows = || {
@@ -112,53 +119,57 @@ impl Meta for Sqlite {
                 .query_map([], |row| row.get(0).map(VolumeId::new))?
                 .collect()
         };
-        self.name(rows())
+        self.name_error(rows())
     }
 
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<()> {
         let mut writer = self.writer.lock();
-        let level = if durability == Durability::Now {
+        // SQLite keeps the level for each connection: it is set before every transaction.
+        let level = if durability == CommitDurability::Now {
             "FULL"
         } else {
             "NORMAL"
         };
-        self.name(writer.pragma_update(None, "synchronous", level))?;
-        // Dropped without a commit, it is rolled back.
+        self.name_error(writer.pragma_update(None, "synchronous", level))?;
+        // A transaction that is dropped without a commit is rolled back.
         let transaction =
-            self.name(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
-        if work(&mut Txn {
+            self.name_error(writer.transaction_with_behavior(TransactionBehavior::Immediate))?;
+        if work(&mut SqliteTransaction {
             connection: &transaction,
             names: &self.names,
             volume: volume.get().into(),
         }) {
-            self.name(transaction.commit())
+            self.name_error(transaction.commit())
         } else {
-            self.name(transaction.rollback())
+            // A transaction that read has nothing to commit.
+            self.name_error(transaction.rollback())
         }
     }
 
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<()> {
-        let mut reader = self.reader();
+    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()> {
+        let mut reader = self.take_reader();
+        // Connections are made when they are first needed.
         let connection = match reader.connection.take() {
             Some(connection) => connection,
-            None => open::reader(&self.path, &self.names)?,
+            None => open::open_reader(&self.path, &self.names)?,
         };
-        let transaction = self.name(
+        let transaction = self.name_error(
             reader
                 .connection
                 .insert(connection)
                 .transaction_with_behavior(TransactionBehavior::Deferred),
         )?;
-        work(&Txn {
+        work(&SqliteTransaction {
             connection: &transaction,
             names: &self.names,
             volume: volume.get().into(),
         });
-        self.name(transaction.rollback())
+        // Rolling back ends the read without touching the log.
+        self.name_error(transaction.rollback())
     }
 }

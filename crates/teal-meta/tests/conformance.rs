@@ -2,19 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use teal_meta::{
-    BatchRow, CommitRow, ConflictRow, EXTENT_MAX, EntryRow, ExtentRow, Memory, Meta, MetaError,
-    ObjectRow, PastExtent, Read, ReplicaRow, Sqlite, Tally, TokenRow, VolumeRow, Write, XattrRow,
-    read, write, write_soon,
+    BatchRow, CommitRow, ConflictRow, EXTENT_MAX, EntryRow, ExtentRow, MemoryMeta, MetaError,
+    MetaStore, NameTally, ObjectRow, PastExtent, ReadTransaction, ReplicaRow, Sqlite, TokenRow,
+    VolumeRow, WriteTransaction, XattrRow, read, write, write_soon,
 };
 use teal_proto::ConflictKind;
 use teal_types::{
-    Attributes, BatchId, BatchNo, ChunkId, CommitSeq, FileType, Incarnation, Link, Name, ObjectNo,
-    ReplicaNo, ServerIncarnation, Timestamp, VolumeId,
+    BatchId, BatchNo, ChunkId, CommitSeq, FileType, HardLink, Incarnation, Name, ObjectNo,
+    ReplicaNo, ReplicatedAttributes, ServerIncarnation, Timestamp, VolumeId,
 };
 
 macro_rules! conforms {
     ($($name:ident)*) => {
-        mod memory { $(#[test] fn $name() { super::$name(&teal_meta::Memory::new()); })* }
+        mod memory { $(#[test] fn $name() { super::$name(&teal_meta::MemoryMeta::new()); })* }
         mod sqlite { $(#[test] fn $name() {
             let dir = tempfile::tempdir().unwrap();
             super::$name(&teal_meta::Sqlite::open(&dir.path().join("meta.db")).unwrap());
@@ -57,8 +57,8 @@ fn seq(raw: u64) -> CommitSeq {
     CommitSeq::new(raw)
 }
 
-fn link(dir: u64, name: &[u8]) -> Link {
-    Link {
+fn link(dir: u64, name: &[u8]) -> HardLink {
+    HardLink {
         dir: ObjectNo::new(dir),
         name: Name::new(name).unwrap(),
     }
@@ -71,10 +71,10 @@ fn chunk(n: u8) -> ChunkId {
 fn object(size: u64) -> ObjectRow {
     ObjectRow {
         kind: FileType::File,
-        attributes: Attributes {
+        attributes: ReplicatedAttributes {
             perm: 0o640,
             mtime: Timestamp::new(-5, 6),
-            ..Attributes::default()
+            ..ReplicatedAttributes::default()
         },
         attr_seq: seq(1),
         size,
@@ -86,15 +86,21 @@ fn object(size: u64) -> ObjectRow {
     }
 }
 
-fn put(meta: &dyn Meta, work: impl FnOnce(&mut dyn Write) -> Result<(), MetaError>) {
+fn put(
+    meta: &dyn MetaStore,
+    work: impl FnOnce(&mut dyn WriteTransaction) -> Result<(), MetaError>,
+) {
     write(meta, V, work).unwrap();
 }
 
-fn see<T>(meta: &dyn Meta, work: impl FnOnce(&dyn Read) -> Result<T, MetaError>) -> T {
+fn see<T>(
+    meta: &dyn MetaStore,
+    work: impl FnOnce(&dyn ReadTransaction) -> Result<T, MetaError>,
+) -> T {
     read(meta, V, work).unwrap()
 }
 
-fn what_fails_has_not_happened(meta: &dyn Meta) {
+fn what_fails_has_not_happened(meta: &dyn MetaStore) {
     put(meta, |txn| txn.put_object(A, Some(&object(1))));
     #[derive(Debug)]
     struct No;
@@ -119,12 +125,15 @@ fn what_fails_has_not_happened(meta: &dyn Meta) {
     assert!(outcome.is_err());
     see(meta, |txn| {
         assert_eq!((txn.object(A)?, txn.object(B)?), (Some(object(1)), None));
-        assert_eq!((txn.entry(&link(1, b"a"))?, txn.links(A)?), (None, vec![]));
+        assert_eq!(
+            (txn.entry(&link(1, b"a"))?, txn.links_of(A)?),
+            (None, vec![])
+        );
         Ok(())
     });
 }
 
-fn what_may_wait_is_seen_at_once(meta: &dyn Meta) {
+fn what_may_wait_is_seen_at_once(meta: &dyn MetaStore) {
     put(meta, |txn| txn.put_object(A, Some(&object(1))));
     write_soon::<_, MetaError>(meta, V, |txn| txn.put_object(A, Some(&object(2)))).unwrap();
     assert_eq!(
@@ -134,7 +143,7 @@ fn what_may_wait_is_seen_at_once(meta: &dyn Meta) {
     );
 }
 
-fn any_number_may_read_at_once_and_after_a_reader_broke_down(meta: &dyn Meta) {
+fn any_number_may_read_at_once_and_after_a_reader_broke_down(meta: &dyn MetaStore) {
     put(meta, |txn| txn.put_object(A, Some(&object(1))));
     for _ in 0..40 {
         let broken = std::panic::AssertUnwindSafe(|| see::<()>(meta, |_| panic!("on purpose")));
@@ -149,7 +158,7 @@ fn any_number_may_read_at_once_and_after_a_reader_broke_down(meta: &dyn Meta) {
     });
 }
 
-fn volumes_are_apart(meta: &dyn Meta) {
+fn volumes_are_apart(meta: &dyn MetaStore) {
     let row = VolumeRow {
         label: "home".into(),
         incarnation: ServerIncarnation::FIRST,
@@ -188,7 +197,7 @@ fn volumes_are_apart(meta: &dyn Meta) {
     assert_eq!(none, None);
 }
 
-fn rows_are_kept_as_they_were_given(meta: &dyn Meta) {
+fn rows_are_kept_as_they_were_given(meta: &dyn MetaStore) {
     let replica = ReplicaRow {
         device: "küche".into(),
         incarnation: Incarnation::new(2),
@@ -278,7 +287,7 @@ fn rows_are_kept_as_they_were_given(meta: &dyn Meta) {
     });
 }
 
-fn names_are_listed_by_their_bytes_and_behind_a_name(meta: &dyn Meta) {
+fn names_are_listed_by_their_bytes_and_behind_a_name(meta: &dyn MetaStore) {
     let names: [&[u8]; 5] = [b"\x01", b"A", b"a", b"aa", b"\xff"];
     put(meta, |txn| {
         for name in names.iter().rev() {
@@ -316,7 +325,7 @@ fn names_are_listed_by_their_bytes_and_behind_a_name(meta: &dyn Meta) {
     });
 }
 
-fn an_object_has_all_its_names(meta: &dyn Meta) {
+fn an_object_has_all_its_names(meta: &dyn MetaStore) {
     put(meta, |txn| {
         txn.put_entry(
             &link(2, b"b"),
@@ -357,15 +366,15 @@ fn an_object_has_all_its_names(meta: &dyn Meta) {
     });
     see(meta, |txn| {
         assert_eq!(
-            txn.links(A)?,
+            txn.links_of(A)?,
             [(link(1, b"z"), seq(1)), (link(2, b"b"), seq(2))]
         );
-        assert_eq!(txn.links(B)?, [(link(1, b"y"), seq(3))]);
+        assert_eq!(txn.links_of(B)?, [(link(1, b"y"), seq(3))]);
         Ok(())
     });
 }
 
-fn live_extents_are_found_by_range(meta: &dyn Meta) {
+fn live_extents_are_found_by_range(meta: &dyn MetaStore) {
     let extent = |offset, len| ExtentRow {
         offset,
         len,
@@ -406,7 +415,7 @@ fn live_extents_are_found_by_range(meta: &dyn Meta) {
     );
 }
 
-fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
+fn history_has_the_newest_row_at_or_before(meta: &dyn MetaStore) {
     put(meta, |txn| {
         txn.remember_object(A, seq(2), Some(&object(1)))?;
         txn.remember_object(A, seq(5), None)?;
@@ -467,8 +476,8 @@ fn history_has_the_newest_row_at_or_before(meta: &dyn Meta) {
     });
 }
 
-fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn Meta) {
-    let set = |txn: &mut dyn Write, name: &[u8], at, object: Option<ObjectNo>| {
+fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn MetaStore) {
+    let set = |txn: &mut dyn WriteTransaction, name: &[u8], at, object: Option<ObjectNo>| {
         txn.put_entry(
             &link(1, name),
             object.map(|object| EntryRow {
@@ -487,7 +496,7 @@ fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn M
         txn.remember_names(B, seq(4))?;
         txn.put_tally(
             ObjectNo::ROOT,
-            Tally {
+            NameTally {
                 names: 2,
                 changes: 0,
             },
@@ -525,20 +534,20 @@ fn names_of_the_past_are_those_of_a_snapshot_and_what_changed_since(meta: &dyn M
         assert_eq!(at(u64::MAX), (names(&[("a", B), ("b", B)]), 5));
         assert_eq!(txn.names_at(B, seq(9))?.names, []);
         assert_eq!(
-            (txn.tally(ObjectNo::ROOT)?, txn.tally(B)?),
+            (txn.name_tally(ObjectNo::ROOT)?, txn.name_tally(B)?),
             (
-                Tally {
+                NameTally {
                     names: 2,
                     changes: 0
                 },
-                Tally::default()
+                NameTally::default()
             )
         );
         Ok(())
     });
 }
 
-fn content_history_comes_in_the_order_of_commits(meta: &dyn Meta) {
+fn content_history_comes_in_the_order_of_commits(meta: &dyn MetaStore) {
     let row = |at, offset, len, source| PastExtent {
         seq: seq(at),
         offset,
@@ -566,7 +575,7 @@ fn content_history_comes_in_the_order_of_commits(meta: &dyn Meta) {
     });
 }
 
-fn every_chunk_that_history_names_comes_page_by_page(meta: &dyn Meta) {
+fn every_chunk_that_history_names_comes_page_by_page(meta: &dyn MetaStore) {
     let row = |at, offset, source| PastExtent {
         seq: seq(at),
         offset,
@@ -603,7 +612,7 @@ fn every_chunk_that_history_names_comes_page_by_page(meta: &dyn Meta) {
     });
 }
 
-fn changes_come_commit_by_commit(meta: &dyn Meta) {
+fn changes_come_commit_by_commit(meta: &dyn MetaStore) {
     let rows = [
         (seq(2), A, None),
         (seq(2), B, Some(vec![])),
@@ -617,7 +626,7 @@ fn changes_come_commit_by_commit(meta: &dyn Meta) {
     let shown = |after, to| {
         see(meta, |txn| {
             let mut shown = Vec::new();
-            txn.changes(seq(after), seq(to), &mut |at, object, ranges| {
+            txn.visit_changes(seq(after), seq(to), &mut |at, object, ranges| {
                 shown.push((at, object, ranges))
             })?;
             Ok(shown)
@@ -629,7 +638,7 @@ fn changes_come_commit_by_commit(meta: &dyn Meta) {
     assert_eq!((shown(3, 3), shown(9, 1)), (vec![], vec![]));
 }
 
-fn batches_are_found_by_their_place_in_history(meta: &dyn Meta) {
+fn batches_are_found_by_their_place_in_history(meta: &dyn MetaStore) {
     let row = |at| BatchRow {
         digest: [1; 32],
         seq: seq(at),
@@ -660,13 +669,13 @@ fn batches_are_found_by_their_place_in_history(meta: &dyn Meta) {
     });
 }
 
-fn staged_parts_are_replaced_and_dropped(meta: &dyn Meta) {
+fn staged_parts_are_replaced_and_dropped(meta: &dyn MetaStore) {
     put(meta, |txn| {
-        txn.stage(batch(1, 2, 3), 0, b"old")?;
-        txn.stage(batch(1, 2, 3), 0, b"new one")?;
-        txn.stage(batch(1, 2, 4), 1, b"x")?;
-        txn.stage(batch(1, 1, 9), 0, b"past life")?;
-        txn.stage(batch(2, 1, 1), 0, b"another")
+        txn.stage_part(batch(1, 2, 3), 0, b"old")?;
+        txn.stage_part(batch(1, 2, 3), 0, b"new one")?;
+        txn.stage_part(batch(1, 2, 4), 1, b"x")?;
+        txn.stage_part(batch(1, 1, 9), 0, b"past life")?;
+        txn.stage_part(batch(2, 1, 1), 0, b"another")
     });
     see(meta, |txn| {
         assert_eq!(
@@ -674,7 +683,7 @@ fn staged_parts_are_replaced_and_dropped(meta: &dyn Meta) {
             Some(b"new one".to_vec())
         );
         let staged: Vec<_> = txn
-            .staged(ReplicaNo::new(1))?
+            .staged_parts(ReplicaNo::new(1))?
             .iter()
             .map(|p| (p.incarnation.get(), p.batch.get(), p.part, p.len))
             .collect();
@@ -685,9 +694,9 @@ fn staged_parts_are_replaced_and_dropped(meta: &dyn Meta) {
     see(meta, |txn| {
         assert_eq!(
             (
-                txn.staged(ReplicaNo::new(1))?.len(),
-                txn.staged(ReplicaNo::new(1))?[0].batch.get(),
-                txn.staged(ReplicaNo::new(2))?.len()
+                txn.staged_parts(ReplicaNo::new(1))?.len(),
+                txn.staged_parts(ReplicaNo::new(1))?[0].batch.get(),
+                txn.staged_parts(ReplicaNo::new(2))?.len()
             ),
             (1, 4, 1)
         );
@@ -695,12 +704,12 @@ fn staged_parts_are_replaced_and_dropped(meta: &dyn Meta) {
     });
 }
 
-fn numbers_beyond_the_limit_are_found_nowhere(meta: &dyn Meta) {
+fn numbers_beyond_the_limit_are_found_nowhere(meta: &dyn MetaStore) {
     let all = ObjectNo::new(u64::MAX);
     put(meta, |txn| txn.put_object(A, Some(&object(1))));
     see(meta, |txn| {
         assert_eq!(
-            (txn.object(all)?, txn.links(all)?, txn.xattrs(all)?),
+            (txn.object(all)?, txn.links_of(all)?, txn.xattrs(all)?),
             (None, vec![], vec![])
         );
         assert_eq!(
@@ -734,12 +743,15 @@ fn numbers_beyond_the_limit_are_found_nowhere(meta: &dyn Meta) {
 
 #[test]
 fn a_power_cut_leaves_what_was_durable() {
-    let meta = Memory::new();
+    let meta = MemoryMeta::new();
     put(&meta, |txn| txn.put_object(A, Some(&object(1))));
     write_soon::<_, MetaError>(&meta, V, |txn| txn.put_object(A, Some(&object(2)))).unwrap();
-    assert_eq!(see(&meta.crash(), |txn| txn.object(A)), Some(object(1)));
+    assert_eq!(
+        see(&meta.after_power_cut(), |txn| txn.object(A)),
+        Some(object(1))
+    );
     put(&meta, |txn| txn.put_object(B, Some(&object(3))));
-    let after = meta.crash();
+    let after = meta.after_power_cut();
     put(&meta, |txn| txn.put_object(B, None));
     assert_eq!(
         see(&after, |txn| Ok((txn.object(A)?, txn.object(B)?))),

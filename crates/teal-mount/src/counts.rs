@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Names of the operation codes that are counted; codes without a name are counted together at 0.
+/// The names of the operation codes that are counted; codes without a name are counted together at
+/// 0.
 const NAMES: [(u32, &str); 39] = [
     (0, "other"),
     (1, "lookup"),
@@ -47,29 +48,36 @@ const NAMES: [(u32, &str); 39] = [
 
 /// The counters; they only grow.
 #[derive(Debug)]
-pub(crate) struct Requests([AtomicU64; 64]);
+pub(crate) struct OpcodeCounters([AtomicU64; 64]);
 
-impl Default for Requests {
+impl Default for OpcodeCounters {
     fn default() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Requests {
-    pub(crate) fn count(&self, opcode: u32) {
+impl OpcodeCounters {
+    pub(crate) fn count_request(&self, opcode: u32) {
+        // The kernel may send any number: only codes of the table are within the array.
         let slot = if NAMES.iter().any(|(code, _)| *code == opcode) {
             opcode as usize
         } else {
             0
         };
+        debug_assert!(slot < self.0.len(), "the table's codes are below 64");
         self.0[slot].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn list(&self) -> Vec<(String, u64)> {
-        let counts = NAMES
-            .iter()
-            .map(|(code, name)| ((*name).to_owned(), self.0[*code as usize].load(Relaxed)));
-        counts.filter(|(_, n)| *n > 0).collect()
+    /// Returns the counters that are not zero, with their names.
+    pub(crate) fn nonzero_counts(&self) -> Vec<(String, u64)> {
+        let mut counts = Vec::new();
+        for (code, name) in NAMES {
+            let count = self.0[code as usize].load(Relaxed);
+            if count > 0 {
+                counts.push((name.to_owned(), count));
+            }
+        }
+        counts
     }
 }
 
@@ -79,11 +87,11 @@ mod tests {
 
     #[test]
     fn requests_are_counted_by_name() {
-        let requests = Requests::default();
+        let requests = OpcodeCounters::default();
         for code in [1, 1, 16, 4095] {
-            requests.count(code);
+            requests.count_request(code);
         }
         let want = [("other", 1), ("lookup", 2), ("write", 1)].map(|(n, c)| (n.to_owned(), c));
-        assert_eq!(requests.list(), want);
+        assert_eq!(requests.nonzero_counts(), want);
     }
 }

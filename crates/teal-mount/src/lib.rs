@@ -1,5 +1,5 @@
-//! The mount: FUSE requests on one side, the client on the other. No policy, no locks, no state but
-//! counters.
+//! The mount: FUSE requests on one side, the file system on the other. It has no policy, no locks,
+//! and no state but counters.
 //!
 //! # What the kernel is told (measured request counts in `docs/semantics.md`)
 //! 1. Entries, attributes and the absence of names never time out: this mount knows of every
@@ -8,58 +8,58 @@
 //!    close costs no request. Flushes likewise. Object lifetime then follows lookups and forgets
 //!    alone.
 //! 3. Permissions are checked by the kernel (`default_permissions`), access control lists included
-//!    (`POSIX_ACL`); the umask, which an inherited list overrules, is left to the client
+//!    (`POSIX_ACL`); the umask, which an inherited list overrules, is left to the file system
 //!    (`DONT_MASK`). Locks stay in the kernel.
 //! 4. As root the mount is made on a block device (the store's, or a loop device over its file):
 //!    then `sync(2)` and `syncfs(2)` are passed on, and `umount` returns when everything is
 //!    durable.
-//! 5. Direct writes are answered before the program goes on, asynchronous ones too: of one that is
-//!    still on its way the kernel keeps old pages for good that somebody reads meanwhile.
-//! 6. Written data goes through at once (no write-back cache): what a commit takes is never older
+//! 5. Direct writes are answered before the program goes on, asynchronous ones too: if a program
+//!    reads while such a write is still on its way, the kernel keeps old pages for good.
+//! 6. Written data goes through at once (no write-back cache): the data of a commit is never older
 //!    than the interval.
 
 mod counts;
-mod forget;
+mod invalidate;
 mod serve;
 mod watch;
 
-pub use watch::Watcher;
+pub use watch::RequestWatcher;
 
-use counts::Requests;
-use forget::Forgetting;
+use counts::OpcodeCounters;
+use invalidate::KernelInvalidator;
 use rustix::io::Errno;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_fuse::{
-    BdiKnob, InitConfig, InitFlags, LoopDevice, MountOptions, Session, SessionError, Unmounter,
-    set_bdi,
+    BdiKnob, DeviceNumber, FuseMountOptions, FuseSession, InitConfig, InitFlags, LoopDevice,
+    SessionError, UnmountHandle, set_bdi,
 };
 use teal_posix::FileSystem;
-use watch::Watch;
+use watch::WatcherSlot;
 
-/// Whether requests come over `io_uring` instead of `/dev/fuse`.
+/// The way on which requests come: `io_uring` or `/dev/fuse`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Uring {
-    /// Whichever has measured better, which so far is `/dev/fuse` (`docs/bench.md`).
+pub enum UringMode {
+    /// The way that has measured better, which so far is `/dev/fuse` (`docs/bench.md`).
     #[default]
     Auto,
-    /// They do, or there is no mount.
+    /// Over `io_uring`, or there is no mount.
     On,
-    /// They do not.
+    /// Over `/dev/fuse`.
     Off,
 }
 
-/// How to mount, validated.
+/// The settings of a mount, validated.
 #[derive(Debug, Clone)]
 pub struct MountSettings {
     /// The store's file or device, which `df` shows.
     pub source: PathBuf,
-    /// Whether to mount on a block device where that is possible, so that `sync(2)` and `syncfs(2)`
-    /// reach the volume.
+    /// Mounts on a block device where that is possible, so that `sync(2)` and `syncfs(2)` reach the
+    /// volume.
     pub syncfs: bool,
-    /// No changes.
+    /// Allows no changes.
     pub read_only: bool,
     /// Set-user-id bits do not count.
     pub nosuid: bool,
@@ -72,7 +72,7 @@ pub struct MountSettings {
     /// Threads that answer requests; over `io_uring`, of each processor.
     pub threads: NonZeroUsize,
     /// Which way requests come.
-    pub uring: Uring,
+    pub uring: UringMode,
     /// Every opening, closing, read and question for a file's attributes comes as a request: the
     /// kernel keeps nothing of files. For recordings of all that programs ask.
     pub observed: bool,
@@ -80,73 +80,111 @@ pub struct MountSettings {
 
 /// A mounted volume.
 #[derive(Debug)]
-pub struct Mount {
-    client: Arc<FileSystem>,
-    session: Session,
-    unmounter: Unmounter,
+pub struct VolumeMount {
+    file_system: Arc<FileSystem>,
+    session: FuseSession,
+    unmount_handle: UnmountHandle,
     threads: NonZeroUsize,
-    requests: Requests,
-    watch: Watch,
-    forgetting: Arc<Forgetting>,
+    requests: OpcodeCounters,
+    watch: WatcherSlot,
+    invalidator: Arc<KernelInvalidator>,
     observed: bool,
 }
 
-/// Kilobytes the kernel reads ahead: two of the largest requests, so that one is read from the disk
-/// while the other is copied. Its default of 128 costs eight times the requests.
+/// The kilobytes that the kernel reads ahead: two of the largest requests, so that one is read from
+/// the disk while the other is copied. Its default of 128 costs eight times the requests.
 const READ_AHEAD_KB: u32 = 2048;
 
 /// Mounts on the store's own block device, or on a loop device over its file: only such a mount is
 /// told of `sync(2)`.
-fn on_device(
+fn mount_on_device(
     point: &Path,
     settings: &MountSettings,
-    options: &MountOptions,
+    options: &FuseMountOptions,
     config: &InitConfig,
-) -> Option<Session> {
-    let is_block = std::fs::metadata(&settings.source)
-        .ok()?
-        .file_type()
-        .is_block_device();
-    let over = if is_block {
+) -> Option<FuseSession> {
+    let source = &settings.source;
+    let kind = std::fs::metadata(source).ok()?.file_type();
+    // A store in a file gets a loop device, which lives until the mount holds it, and then with the
+    // mount.
+    let loop_device = if kind.is_block_device() {
         None
     } else {
-        Some(LoopDevice::over(&settings.source, settings.read_only))
+        Some(LoopDevice::attach_file(source, settings.read_only))
     };
-    let said = match over.transpose() {
-        Ok(over) => {
-            let device = over.as_ref().map_or(&*settings.source, LoopDevice::path);
-            let options = MountOptions {
+    let failure = match loop_device.transpose() {
+        Ok(loop_device) => {
+            let device = loop_device.as_ref().map_or(&**source, LoopDevice::path);
+            let options = FuseMountOptions {
                 source: device.display().to_string(),
                 block_device: true,
                 ..options.clone()
             };
-            match Session::mount(point, &options, config) {
+            match FuseSession::mount(point, &options, config) {
                 Ok(session) => return Some(session),
                 Err(error) => error.to_string(),
             }
         }
         Err(error) => format!("no loop device: {error}"),
     };
-    log::warn!("sync(2) and syncfs(2) will not reach this mount, fsync(2) does ({said})");
+    // Without a device all else works: the mount is made on none.
+    log::warn!("sync(2) and syncfs(2) will not reach this mount, fsync(2) does ({failure})");
     None
 }
 
-impl Mount {
-    /// Mounts `client` at `point`. A mount made by root serves all users, one made by a user serves
-    /// that user.
+/// Returns the wishes for the handshake with the kernel; the module says why.
+fn init_config(uring: UringMode) -> InitConfig {
+    let defaults = InitConfig::default();
+    let mut wanted = defaults.wanted
+        | InitFlags::EXPORT_SUPPORT
+        | InitFlags::DO_READDIRPLUS
+        | InitFlags::READDIRPLUS_AUTO
+        | InitFlags::CACHE_SYMLINKS
+        | InitFlags::NO_OPEN_SUPPORT
+        | InitFlags::NO_OPENDIR_SUPPORT
+        | InitFlags::EXPLICIT_INVAL_DATA
+        | InitFlags::HANDLE_KILLPRIV_V2
+        | InitFlags::POSIX_ACL
+        | InitFlags::DONT_MASK
+        | InitFlags::DIRECT_IO_ALLOW_MMAP;
+    if uring == UringMode::On {
+        wanted |= InitFlags::OVER_IO_URING;
+    }
+    InitConfig { wanted, ..defaults }
+}
+
+/// Sets read-ahead and write-back of the mount, as root.
+fn tune_caches(device: DeviceNumber) {
+    for (knob, value) in [
+        (BdiKnob::ReadAheadKb, READ_AHEAD_KB),
+        (BdiKnob::StrictLimit, 0),
+        (BdiKnob::MaxRatio, 100),
+    ] {
+        // Settings for speed: the mount works without them.
+        if let Err(error) = set_bdi(device, knob, value) {
+            log::debug!("{knob:?} stays at the kernel's default: {error}");
+        }
+    }
+}
+
+impl VolumeMount {
+    /// Mounts `file_system` at `point`. A mount made by root serves all users, one made by a user
+    /// serves that user.
     ///
     /// # Errors
     /// [`SessionError`]; nothing is left mounted.
     pub fn new(
-        client: Arc<FileSystem>,
+        file_system: Arc<FileSystem>,
         point: &Path,
         settings: MountSettings,
     ) -> Result<Self, SessionError> {
-        let root = rustix::process::geteuid().is_root();
-        let options = MountOptions {
+        // A user's mount serves that user alone, which is also what `fusermount3` allows without
+        // configuration.
+        let is_root = rustix::process::geteuid().is_root();
+        let options = FuseMountOptions {
             source: settings.source.display().to_string(),
             block_device: false,
-            allow_other: root,
+            allow_other: is_root,
             default_permissions: true,
             read_only: settings.read_only,
             nosuid: settings.nosuid,
@@ -155,65 +193,45 @@ impl Mount {
             noatime: settings.noatime,
             max_read: None,
         };
-        let defaults = InitConfig::default();
-        let config = InitConfig {
-            wanted: defaults.wanted
-                | InitFlags::EXPORT_SUPPORT
-                | InitFlags::DO_READDIRPLUS
-                | InitFlags::READDIRPLUS_AUTO
-                | InitFlags::CACHE_SYMLINKS
-                | InitFlags::NO_OPEN_SUPPORT
-                | InitFlags::NO_OPENDIR_SUPPORT
-                | InitFlags::EXPLICIT_INVAL_DATA
-                | InitFlags::HANDLE_KILLPRIV_V2
-                | InitFlags::POSIX_ACL
-                | InitFlags::DONT_MASK
-                | InitFlags::DIRECT_IO_ALLOW_MMAP
-                | if settings.uring == Uring::On {
-                    InitFlags::OVER_IO_URING
-                } else {
-                    InitFlags::empty()
-                },
-            ..defaults
-        };
-        let with_device = if root && settings.syncfs {
-            on_device(point, &settings, &options, &config)
+        let config = init_config(settings.uring);
+        let on_device = if is_root && settings.syncfs {
+            mount_on_device(point, &settings, &options, &config)
         } else {
             None
         };
-        let session = with_device.map_or_else(|| Session::mount(point, &options, &config), Ok)?;
-        if settings.uring == Uring::On && !session.is_over_rings() {
+        let session = match on_device {
+            Some(session) => session,
+            None => FuseSession::mount(point, &options, &config)?,
+        };
+        // Asked for by name: a mount over the other way would hide that it cannot be had.
+        if settings.uring == UringMode::On && !session.is_over_rings() {
             return Err(SessionError::NoRings);
         }
-        let unmounter = session.unmounter().ok_or(SessionError::Closed)?;
-        if let Some(device) = session.device().filter(|_| root) {
-            for (knob, value) in [
-                (BdiKnob::ReadAheadKb, READ_AHEAD_KB),
-                (BdiKnob::StrictLimit, 0),
-                (BdiKnob::MaxRatio, 100),
-            ] {
-                if let Err(error) = set_bdi(device, knob, value) {
-                    log::debug!("{knob:?} stays at the kernel's default: {error}");
-                }
-            }
+        let unmount_handle = session.unmount_handle().ok_or(SessionError::Closed)?;
+        if let Some(device) = session.device_number()
+            && is_root
+        {
+            tune_caches(device);
         }
-        let forgetting = Arc::new(Forgetting::default());
-        client.on_invalidation(forgetting.clone());
+        // From here on changes from elsewhere are enqueued; the thread that delivers them starts
+        // with `run`.
+        let invalidator = Arc::new(KernelInvalidator::default());
+        file_system.on_invalidation(invalidator.clone());
         Ok(Self {
-            client,
+            file_system,
             session,
-            unmounter,
+            unmount_handle,
             threads: settings.threads,
-            requests: Requests::default(),
-            watch: Watch::default(),
-            forgetting,
+            requests: OpcodeCounters::default(),
+            watch: WatcherSlot::default(),
+            invalidator,
             observed: settings.observed,
         })
     }
 
-    /// A handle that ends [`Mount::run`].
-    pub fn unmounter(&self) -> Unmounter {
-        self.unmounter.clone()
+    /// Returns a handle that ends [`VolumeMount::run`].
+    pub fn unmount_handle(&self) -> UnmountHandle {
+        self.unmount_handle.clone()
     }
 
     /// Answers requests until the mount is gone.
@@ -221,24 +239,27 @@ impl Mount {
     /// # Errors
     /// [`SessionError`] when the device fails.
     pub fn run(&self) -> Result<(), SessionError> {
-        if self.client.replica().is_some() {
-            let started = self
-                .forgetting
-                .start(self.session.notifier(), Arc::clone(&self.client));
-            // Not waited for in the end: it may just be telling the kernel something, until the
-            // connection is gone.
-            drop(started.map_err(|e| {
-                SessionError::Device(Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))
-            })?);
+        // Without a replica, all changes come through this mount.
+        if self.file_system.replica().is_some() {
+            let file_system = Arc::clone(&self.file_system);
+            let notifier = self.session.notifier();
+            let started = self.invalidator.start_thread(notifier, file_system);
+            // The thread is not joined in the end: it may just be telling the kernel something,
+            // until the connection is gone.
+            if let Err(error) = started {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+                return Err(SessionError::Device(errno));
+            }
         }
+        // Returns when the mount is gone and all workers have ended.
         let served = self.session.run(self.threads, self);
-        self.forgetting.end();
+        self.invalidator.stop();
         served
     }
 
     /// From now on shows every request to `watcher`, until another or none takes its place. Without
     /// one this costs a request one branch.
-    pub fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
+    pub fn set_watcher(&self, watcher: Option<Arc<dyn RequestWatcher>>) {
         self.watch.set(watcher);
     }
 
@@ -253,7 +274,7 @@ impl Mount {
     }
 
     /// Returns how many requests of each kind have come, by name.
-    pub fn requests(&self) -> Vec<(String, u64)> {
-        self.requests.list()
+    pub fn request_counts(&self) -> Vec<(String, u64)> {
+        self.requests.nonzero_counts()
     }
 }

@@ -1,16 +1,16 @@
-//! Each request, in the words of the client.
+//! Serves each request by calls of the file system.
 
-use crate::Mount;
+use crate::VolumeMount;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::time::Duration;
 use teal_fuse::{
-    Delivery, DirBuffer, Entry, Handle, Header, NodeId, OpenFlags, Operation, Reply, Request,
-    Serve, SetAttr, StatFs, TimeSet,
+    Delivery, DirBuffer, FuseOperation, Handle, KernelRequest, LookupEntry, NodeId, OpenFlags,
+    ReplySender, RequestHandler, RequestHeader, SetattrRequest, StatfsReply, TimeSet,
 };
 use teal_posix::{
-    Caller, FallocateMode, FsError, Moment, RenameMode, Seek, SetAttrRequest, TimeChange,
+    Caller, FallocateMode, FsError, Moment, RenameMode, SeekTarget, SetAttrRequest, TimeChange,
     WriteFlags, XattrMode,
 };
 use teal_types::{Attr, FileType, ObjectNo};
@@ -23,15 +23,15 @@ const SEEK_DATA: u32 = 3;
 /// Pieces the kernel takes in one answer, less the header.
 const PIECES_MAX: usize = 1023;
 
-fn errno(error: &FsError) -> Errno {
+fn to_errno(error: &FsError) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }
 
-fn object(node: NodeId) -> ObjectNo {
+fn to_object(node: NodeId) -> ObjectNo {
     ObjectNo::new(node.get())
 }
 
-fn caller(header: &Header) -> Caller {
+fn to_caller(header: &RequestHeader) -> Caller {
     Caller {
         uid: header.uid,
         gid: header.gid,
@@ -40,17 +40,17 @@ fn caller(header: &Header) -> Caller {
     }
 }
 
-/// Returns who makes something. The kernel leaves the umask to us (`DONT_MASK`).
-fn maker(header: &Header, umask: u32) -> Caller {
+/// Returns the caller that creates an object. The kernel leaves the umask to us (`DONT_MASK`).
+fn to_creator(header: &RequestHeader, umask: u32) -> Caller {
     Caller {
         umask: (umask & 0o777) as u16,
-        ..caller(header)
+        ..to_caller(header)
     }
 }
 
-/// Returns where a store is a copy, a number can come to mean another object, of another birth:
-/// then the kernel keeps nothing of the one before.
-fn generation(attr: &Attr) -> u64 {
+/// Returns the generation of an object, made of its birth. In a copied store, a number can come to
+/// mean another object, of another birth: then the kernel keeps nothing of the one before.
+fn node_generation(attr: &Attr) -> u64 {
     if attr.object == ObjectNo::ROOT {
         return 0;
     }
@@ -60,9 +60,11 @@ fn generation(attr: &Attr) -> u64 {
         .cast_unsigned()
         .wrapping_mul(1_000_000_000)
         .wrapping_add(attr.btime.nanos.into());
+    // NFS handles have 32 bits for a generation.
     birth & u64::from(u32::MAX >> 1)
 }
 
+/// Ends a listing when the buffer is full.
 fn until_full(full: bool) -> ControlFlow<()> {
     if full {
         ControlFlow::Break(())
@@ -71,16 +73,16 @@ fn until_full(full: bool) -> ControlFlow<()> {
     }
 }
 
-fn time(set: TimeSet) -> TimeChange {
+fn to_time_change(set: TimeSet) -> TimeChange {
     match set {
         TimeSet::Now => TimeChange::Now,
         TimeSet::At(at) => TimeChange::Set(at),
     }
 }
 
-fn changes(set: &SetAttr) -> SetAttrRequest {
-    // The kernel sends a change of nothing for `chown(path, -1, -1)`, without a word of the bits
-    // that it takes away elsewhere.
+fn to_setattr_request(set: &SetattrRequest) -> SetAttrRequest {
+    // The kernel sends an empty change for `chown(path, -1, -1)`, and does not ask for the set-id
+    // bits to be cleared as it does with other changes.
     let is_empty = set.perm.is_none()
         && set.uid.is_none()
         && set.gid.is_none()
@@ -94,75 +96,93 @@ fn changes(set: &SetAttr) -> SetAttrRequest {
         gid: set.gid,
         size: set.size,
         is_held: set.handle.is_some(),
-        atime: set.atime.map(time),
-        mtime: set.mtime.map(time),
+        atime: set.atime.map(to_time_change),
+        mtime: set.mtime.map(to_time_change),
         ctime: set.ctime,
         kill_suidgid: set.kill_suidgid || is_empty,
     }
 }
 
-impl Serve for Mount {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl RequestHandler for VolumeMount {
+    fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
         let header = request.header;
-        self.requests.count(header.opcode);
-        let reply = self.watch.show(&request, reply);
-        let since = self.client.moment();
+        self.requests.count_request(header.opcode);
+        // Shown before it is served: a watcher sees requests in the order in which they come.
+        let reply = self.watch.observe(&request, reply);
+        // Taken before the file system is asked: a change from elsewhere after this moment may be
+        // in the answer or not, and the kernel is told of it in either case.
+        let since = self.file_system.current_moment();
         let done = match request.operation {
-            Operation::Lookup { .. }
-            | Operation::Symlink { .. }
-            | Operation::Mknod { .. }
-            | Operation::Mkdir { .. }
-            | Operation::Link { .. }
-            | Operation::Tmpfile { .. }
-            | Operation::Unlink { .. }
-            | Operation::Rmdir { .. }
-            | Operation::Rename { .. } => {
-                return self.names(&header, &request.operation, since, reply);
+            FuseOperation::Lookup { .. }
+            | FuseOperation::Symlink { .. }
+            | FuseOperation::Mknod { .. }
+            | FuseOperation::Mkdir { .. }
+            | FuseOperation::Link { .. }
+            | FuseOperation::Tmpfile { .. }
+            | FuseOperation::Unlink { .. }
+            | FuseOperation::Rmdir { .. }
+            | FuseOperation::Rename { .. } => {
+                return self.serve_names(&header, &request.operation, since, reply);
             }
-            Operation::Forget { lookups } => {
-                self.client.release(object(header.node), lookups);
+            // No answer is due to the two kinds of forgets.
+            FuseOperation::Forget { lookups } => {
+                self.file_system.release(to_object(header.node), lookups);
                 return;
             }
-            Operation::BatchForget(forgets) => {
-                forgets.for_each(|f| self.client.release(object(f.node), f.lookups));
+            FuseOperation::BatchForget(forgets) => {
+                for forget in forgets {
+                    let object = to_object(forget.node);
+                    self.file_system.release(object, forget.lookups);
+                }
                 return;
             }
-            Operation::Setxattr { .. }
-            | Operation::Getxattr { .. }
-            | Operation::Listxattr { .. }
-            | Operation::Removexattr { .. } => {
-                return self.xattrs(&header, &request.operation, reply);
+            FuseOperation::Setxattr { .. }
+            | FuseOperation::Getxattr { .. }
+            | FuseOperation::Listxattr { .. }
+            | FuseOperation::Removexattr { .. } => {
+                return self.serve_xattrs(&header, &request.operation, reply);
             }
-            Operation::Readdir { cookie, size, .. } => self.readdir(&header, cookie, size),
-            Operation::Readdirplus { cookie, size, .. } => {
-                return self.readdirplus(&header, cookie, size, since, reply);
+            // Without attributes: the listing counts no lookups.
+            FuseOperation::Readdir { cookie, size, .. } => {
+                self.list_directory(&header, cookie, size)
             }
-            Operation::Read { .. } => {
-                self.content(&header, &request.operation, reply);
-                return self.client.was_given(&[object(header.node)], since);
+            FuseOperation::Readdirplus { cookie, size, .. } => {
+                return self.serve_readdirplus(&header, cookie, size, since, reply);
             }
-            Operation::Getattr { .. } | Operation::Statx { .. } => {
-                self.attributes(&header, &request.operation, reply);
-                return self.client.was_given(&[object(header.node)], since);
+            // The kernel keeps content and attributes that it was given: changes since must reach
+            // it.
+            FuseOperation::Read { .. } => {
+                self.serve_content(&header, &request.operation, reply);
+                return self
+                    .file_system
+                    .note_given(&[to_object(header.node)], since);
             }
-            Operation::Write { .. }
-            | Operation::Fallocate { .. }
-            | Operation::Lseek { .. }
-            | Operation::CopyFileRange { .. } => {
-                return self.content(&header, &request.operation, reply);
+            FuseOperation::Getattr { .. } | FuseOperation::Statx { .. } => {
+                self.serve_attributes(&header, &request.operation, reply);
+                return self
+                    .file_system
+                    .note_given(&[to_object(header.node)], since);
             }
-            _ => return self.attributes(&header, &request.operation, reply),
+            FuseOperation::Write { .. }
+            | FuseOperation::Fallocate { .. }
+            | FuseOperation::Lseek { .. }
+            | FuseOperation::CopyFileRange { .. } => {
+                return self.serve_content(&header, &request.operation, reply);
+            }
+            _ => return self.serve_attributes(&header, &request.operation, reply),
         };
         match done {
-            Ok(buffer) => reply.directory(&buffer),
-            Err(error) => reply.error(errno(&error)),
+            Ok(buffer) => reply.send_directory(&buffer),
+            Err(error) => reply.send_error(to_errno(&error)),
         }
     }
 }
 
-impl Mount {
-    /// How long the kernel may keep attributes.
+impl VolumeMount {
+    /// Returns the time for which the kernel may keep attributes.
     fn attr_ttl(&self, attr: &Attr) -> Duration {
+        // A recording wants every question for a file's attributes to come as a request.
+        // listings.
         if self.observed && attr.kind == FileType::File {
             Duration::ZERO
         } else {
@@ -170,9 +190,10 @@ impl Mount {
         }
     }
 
-    fn to_entry(&self, attr: &Attr) -> Entry {
-        let (node, generation) = (NodeId::new(attr.object.get()), generation(attr));
-        Entry {
+    fn to_entry(&self, attr: &Attr) -> LookupEntry {
+        // A node has the number of its object, so that nothing needs to be kept for it.
+        let (node, generation) = (NodeId::new(attr.object.get()), node_generation(attr));
+        LookupEntry {
             node,
             generation,
             attr: *attr,
@@ -181,7 +202,7 @@ impl Mount {
         }
     }
 
-    /// Returns what the kernel may do with a file that is opened.
+    /// Returns the flags of a file that is opened.
     fn open_flags(&self) -> OpenFlags {
         if self.observed {
             OpenFlags::DIRECT_IO | OpenFlags::NOFLUSH
@@ -190,171 +211,223 @@ impl Mount {
         }
     }
 
-    /// Answers with an object, which the client has counted once for the kernel.
-    fn entry(&self, found: Result<Attr, FsError>, since: Moment, reply: Reply) {
+    /// Answers with an object, which the file system has counted once for the kernel.
+    fn reply_entry(&self, found: Result<Attr, FsError>, since: Moment, reply: ReplySender) {
         match found {
-            Ok(attr) => match reply.entry(&self.to_entry(&attr)) {
-                Delivery::Delivered => self.client.was_given(&[attr.object], since),
-                Delivery::Lost => self.client.release(attr.object, 1),
+            Ok(attr) => match reply.send_entry(&self.to_entry(&attr)) {
+                Delivery::Delivered => self.file_system.note_given(&[attr.object], since),
+                // The kernel does not hold the lookup, and will not give it back.
+                Delivery::Lost => self.file_system.release(attr.object, 1),
             },
-            Err(error) => reply.error(errno(&error)),
+            Err(error) => reply.send_error(to_errno(&error)),
         }
     }
 
-    fn done(result: Result<(), FsError>, reply: Reply) {
+    /// Answers an operation without a result.
+    fn reply_done(result: Result<(), FsError>, reply: ReplySender) {
         match result {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(&error)),
+            Ok(()) => reply.send_ok(),
+            Err(error) => reply.send_error(to_errno(&error)),
         }
     }
 
-    fn names(&self, header: &Header, operation: &Operation<'_>, since: Moment, reply: Reply) {
-        let (client, dir) = (&self.client, object(header.node));
+    /// Serves operations on names.
+    fn serve_names(
+        &self,
+        header: &RequestHeader,
+        operation: &FuseOperation<'_>,
+        since: Moment,
+        reply: ReplySender,
+    ) {
+        let (file_system, dir) = (&self.file_system, to_object(header.node));
         match *operation {
-            Operation::Lookup { name } => match client.lookup(dir, name) {
-                Err(FsError::NotFound) => reply.negative_entry(EVER),
-                found => self.entry(found, since, reply),
+            FuseOperation::Lookup { name } => match file_system.lookup(dir, name) {
+                Err(FsError::NotFound) => reply.send_negative_entry(EVER),
+                found => self.reply_entry(found, since, reply),
             },
-            Operation::Symlink { name, target } => self.entry(
-                client.symlink(&caller(header), dir, name, target),
+            FuseOperation::Symlink { name, target } => self.reply_entry(
+                file_system.symlink(&to_caller(header), dir, name, target),
                 since,
                 reply,
             ),
-            Operation::Mknod {
+            FuseOperation::Mknod {
                 name,
                 kind,
                 perm,
                 rdev,
                 umask,
             } => {
+                // The mode as `mknod(2)` takes it, with the type in its upper bits.
                 let mode = u32::from(kind.code()) << 12 | u32::from(perm);
-                self.entry(
-                    client.mknod(&maker(header, umask), dir, name, mode, rdev),
+                self.reply_entry(
+                    file_system.mknod(&to_creator(header, umask), dir, name, mode, rdev),
                     since,
                     reply,
                 );
             }
-            Operation::Mkdir { name, perm, umask } => {
-                self.entry(
-                    client.mkdir(&maker(header, umask), dir, name, perm),
+            FuseOperation::Mkdir { name, perm, umask } => {
+                self.reply_entry(
+                    file_system.mkdir(&to_creator(header, umask), dir, name, perm),
                     since,
                     reply,
                 );
             }
-            Operation::Link { target, name } => {
-                self.entry(client.link(object(target), dir, name), since, reply)
+            FuseOperation::Link { target, name } => {
+                self.reply_entry(file_system.link(to_object(target), dir, name), since, reply)
             }
-            Operation::Tmpfile { perm, umask, .. } => {
-                match client.tmpfile(&maker(header, umask), dir, perm) {
+            FuseOperation::Tmpfile { perm, umask, .. } => {
+                match file_system.tmpfile(&to_creator(header, umask), dir, perm) {
                     Ok(attr) => {
-                        if reply.create(&self.to_entry(&attr), NO_HANDLE, self.open_flags())
+                        if reply.send_create(&self.to_entry(&attr), NO_HANDLE, self.open_flags())
                             == Delivery::Lost
                         {
-                            client.release(attr.object, 1);
+                            file_system.release(attr.object, 1);
                         }
                     }
-                    Err(error) => reply.error(errno(&error)),
+                    Err(error) => reply.send_error(to_errno(&error)),
                 }
             }
-            Operation::Unlink { name } => Self::done(client.unlink(dir, name), reply),
-            Operation::Rmdir { name } => Self::done(client.rmdir(dir, name), reply),
-            Operation::Rename {
+            FuseOperation::Unlink { name } => {
+                Self::reply_done(file_system.unlink(dir, name), reply)
+            }
+            FuseOperation::Rmdir { name } => Self::reply_done(file_system.rmdir(dir, name), reply),
+            FuseOperation::Rename {
                 name,
                 new_parent,
                 new_name,
                 flags,
             } => {
                 let mode = RenameMode::from_flags(RenameFlags::bits(&flags));
-                Self::done(
+                Self::reply_done(
                     mode.and_then(|mode| {
-                        client.rename(dir, name, object(new_parent), new_name, mode)
+                        file_system.rename(dir, name, to_object(new_parent), new_name, mode)
                     }),
                     reply,
                 );
             }
-            _ => reply.error(Errno::NOSYS),
+            _ => reply.send_error(Errno::NOSYS),
         }
     }
 
-    fn xattrs(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
-        let (client, no) = (&self.client, object(header.node));
+    /// Serves operations on extended attributes.
+    fn serve_xattrs(
+        &self,
+        header: &RequestHeader,
+        operation: &FuseOperation<'_>,
+        reply: ReplySender,
+    ) {
+        let (file_system, no) = (&self.file_system, to_object(header.node));
         match *operation {
-            Operation::Setxattr {
+            FuseOperation::Setxattr {
                 name,
                 value,
                 flags,
                 kill_sgid,
             } => {
                 let mode = XattrMode::from_flags(XattrFlags::bits(&flags));
-                Self::done(
-                    mode.and_then(|mode| client.setxattr(no, name, value, mode, kill_sgid)),
+                Self::reply_done(
+                    mode.and_then(|mode| file_system.setxattr(no, name, value, mode, kill_sgid)),
                     reply,
                 );
             }
-            Operation::Getxattr { name, size } => {
-                Self::sized(client.getxattr(no, name), size, reply)
+            FuseOperation::Getxattr { name, size } => {
+                Self::reply_sized(file_system.getxattr(no, name), size, reply)
             }
-            Operation::Listxattr { size } => {
-                let list = client.listxattr(&caller(header), no).map(|names| {
+            FuseOperation::Listxattr { size } => {
+                let list = file_system.listxattr(&to_caller(header), no).map(|names| {
                     names
                         .into_iter()
                         .flat_map(|name| name.into_iter().chain([0]))
                         .collect()
                 });
-                Self::sized(list, size, reply);
+                Self::reply_sized(list, size, reply);
             }
-            Operation::Removexattr { name } => Self::done(client.removexattr(no, name), reply),
-            _ => reply.error(Errno::NOSYS),
+            FuseOperation::Removexattr { name } => {
+                Self::reply_done(file_system.removexattr(no, name), reply)
+            }
+            _ => reply.send_error(Errno::NOSYS),
         }
     }
 
-    fn sized(value: Result<Vec<u8>, FsError>, size: u32, reply: Reply) {
+    /// Answers with a value, or with its size if the caller has no room yet.
+    fn reply_sized(value: Result<Vec<u8>, FsError>, size: u32, reply: ReplySender) {
         match value {
-            Ok(value) if size == 0 => reply.xattr_size(value.len() as u32),
-            Ok(value) if value.len() > size as usize => reply.error(Errno::RANGE),
-            Ok(value) => reply.data(&value),
-            Err(error) => reply.error(errno(&error)),
+            // The program asks for the size first, and then for the value.
+            Ok(value) if size == 0 => reply.send_xattr_size(value.len() as u32),
+            Ok(value) if value.len() > size as usize => reply.send_error(Errno::RANGE),
+            Ok(value) => reply.send_data(&value),
+            Err(error) => reply.send_error(to_errno(&error)),
         }
     }
 
-    fn readdir(&self, header: &Header, cookie: u64, size: u32) -> Result<DirBuffer, FsError> {
+    /// Lists a directory from `cookie` on.
+    fn list_directory(
+        &self,
+        header: &RequestHeader,
+        cookie: u64,
+        size: u32,
+    ) -> Result<DirBuffer, FsError> {
         let mut buffer = DirBuffer::new(size);
-        self.client.readdir(object(header.node), cookie, &mut |e| {
-            until_full(buffer.push(e.object, e.cookie, e.kind, &e.name))
-        })?;
+        self.file_system
+            .readdir(to_object(header.node), cookie, &mut |e| {
+                until_full(buffer.push(e.object, e.cookie, e.kind, &e.name))
+            })?;
         Ok(buffer)
     }
 
-    fn readdirplus(&self, header: &Header, cookie: u64, size: u32, since: Moment, reply: Reply) {
+    /// Lists a directory with the attributes of its entries, each of which counts a lookup.
+    fn serve_readdirplus(
+        &self,
+        header: &RequestHeader,
+        cookie: u64,
+        size: u32,
+        since: Moment,
+        reply: ReplySender,
+    ) {
         let mut buffer = DirBuffer::new(size);
+        // Each entry with attributes counts a lookup, and is content that the kernel was given.
         let mut given = Vec::new();
-        let listed = self
-            .client
-            .readdirplus(object(header.node), cookie, &mut |e, attr| {
-                given.extend(attr.map(|attr| attr.object));
-                let entry = attr.map(|attr| self.to_entry(attr));
-                until_full(buffer.push_plus(entry.as_ref(), e.object, e.cookie, e.kind, &e.name))
-            });
+        let listed =
+            self.file_system
+                .readdirplus(to_object(header.node), cookie, &mut |e, attr| {
+                    given.extend(attr.map(|attr| attr.object));
+                    let entry = attr.map(|attr| self.to_entry(attr));
+                    until_full(buffer.push_plus(
+                        entry.as_ref(),
+                        e.object,
+                        e.cookie,
+                        e.kind,
+                        &e.name,
+                    ))
+                });
         match listed {
-            Ok(()) => reply.directory(&buffer),
-            Err(error) => return reply.error(errno(&error)),
+            Ok(()) => reply.send_directory(&buffer),
+            Err(error) => return reply.send_error(to_errno(&error)),
         }
-        self.client.was_given(&given, since);
+        self.file_system.note_given(&given, since);
     }
 
-    fn content(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
-        let (client, no) = (&self.client, object(header.node));
+    /// Serves operations on content.
+    fn serve_content(
+        &self,
+        header: &RequestHeader,
+        operation: &FuseOperation<'_>,
+        reply: ReplySender,
+    ) {
+        let (file_system, no) = (&self.file_system, to_object(header.node));
         match *operation {
-            Operation::Read { offset, size, .. } => {
-                client.read_then(no, offset, size as usize, |read| match read {
+            FuseOperation::Read { offset, size, .. } => {
+                file_system.read_then(no, offset, size as usize, |read| match read {
                     Ok(parts) => match &parts.pieces()[..] {
-                        pieces if pieces.len() <= PIECES_MAX => reply.data_vectored(pieces),
-                        pieces => reply.data(&pieces.concat()),
+                        // Not copied: the kernel gathers the pieces. Only very scattered content is
+                        // put together first.
+                        pieces if pieces.len() <= PIECES_MAX => reply.send_data_vectored(pieces),
+                        pieces => reply.send_data(&pieces.concat()),
                     },
-                    Err(error) => reply.error(errno(&error)),
+                    Err(error) => reply.send_error(to_errno(&error)),
                 });
             }
-            Operation::Write {
+            FuseOperation::Write {
                 offset,
                 data,
                 kill_suidgid,
@@ -364,94 +437,103 @@ impl Mount {
             } => {
                 // The kernel takes the size it holds for the end. It does not say of single writes
                 // that they append, or do not (RWF_APPEND, RWF_NOAPPEND): only their offset tells.
-                // What comes out of its cache has its place.
+                // Writes out of its cache have their place.
                 let asks_for_end = flags.contains(OFlags::APPEND) && !cached;
                 let flags = WriteFlags {
                     asks_for_end,
                     kill_suidgid,
                     ..WriteFlags::default()
                 };
-                match client.write(no, offset, data, flags) {
-                    Ok(count) => reply.written(count as u32),
-                    Err(error) => reply.error(errno(&error)),
+                match file_system.write(no, offset, data, flags) {
+                    Ok(count) => reply.send_written(count as u32),
+                    Err(error) => reply.send_error(to_errno(&error)),
                 }
             }
-            Operation::Fallocate {
+            FuseOperation::Fallocate {
                 offset,
                 length,
                 mode,
                 ..
             } => {
                 let mode = FallocateMode::from_flags(FallocateFlags::bits(&mode));
-                Self::done(
-                    mode.and_then(|mode| client.fallocate(no, mode, offset, length)),
+                Self::reply_done(
+                    mode.and_then(|mode| file_system.fallocate(no, mode, offset, length)),
                     reply,
                 );
             }
-            Operation::Lseek { offset, whence, .. } => {
+            FuseOperation::Lseek { offset, whence, .. } => {
+                // The kernel answers the other kinds of seeking itself.
                 let what = if whence == SEEK_DATA {
-                    Seek::Data
+                    SeekTarget::Data
                 } else {
-                    Seek::Hole
+                    SeekTarget::Hole
                 };
-                match client.seek(no, offset, what) {
-                    Ok(at) => reply.seek(at),
-                    Err(error) => reply.error(errno(&error)),
+                match file_system.seek(no, offset, what) {
+                    Ok(at) => reply.send_offset(at),
+                    Err(error) => reply.send_error(to_errno(&error)),
                 }
             }
-            Operation::CopyFileRange {
+            FuseOperation::CopyFileRange {
                 offset,
                 to_node,
                 to_offset,
                 length,
                 ..
             } => {
-                // The kernel does not say whether the caller may keep them: root may.
+                // The kernel does not say whether the caller may keep the set-id bits: root may.
                 let flags = WriteFlags {
                     kill_suidgid: header.uid != 0,
                     ..WriteFlags::default()
                 };
-                match client.copy_file_range(
+                match file_system.copy_file_range(
                     (no, offset),
-                    (object(to_node), to_offset),
+                    (to_object(to_node), to_offset),
                     length,
                     flags,
                 ) {
-                    Ok(copied) => reply.copied(copied),
-                    Err(error) => reply.error(errno(&error)),
+                    Ok(copied) => reply.send_copied(copied),
+                    Err(error) => reply.send_error(to_errno(&error)),
                 }
             }
-            _ => reply.error(Errno::NOSYS),
+            _ => reply.send_error(Errno::NOSYS),
         }
     }
 
-    fn attributes(&self, header: &Header, operation: &Operation<'_>, reply: Reply) {
-        let (client, no) = (&self.client, object(header.node));
-        let attr = |found: Result<Attr, FsError>, reply: Reply| match found {
-            Ok(attr) => reply.attr(&attr, self.attr_ttl(&attr)),
-            Err(error) => reply.error(errno(&error)),
+    /// Serves operations on attributes, and all others.
+    fn serve_attributes(
+        &self,
+        header: &RequestHeader,
+        operation: &FuseOperation<'_>,
+        reply: ReplySender,
+    ) {
+        let (file_system, no) = (&self.file_system, to_object(header.node));
+        let attr = |found: Result<Attr, FsError>, reply: ReplySender| match found {
+            Ok(attr) => reply.send_attr(&attr, self.attr_ttl(&attr)),
+            Err(error) => reply.send_error(to_errno(&error)),
         };
         match operation {
-            Operation::Getattr { .. } => attr(client.getattr(no), reply),
-            Operation::Setattr(set) => attr(client.setattr(no, &changes(set)), reply),
-            Operation::Statx { .. } => match client.getattr(no) {
-                Ok(attr) => reply.statx(&attr, self.attr_ttl(&attr)),
-                Err(error) => reply.error(errno(&error)),
+            FuseOperation::Getattr { .. } => attr(file_system.getattr(no), reply),
+            FuseOperation::Setattr(set) => {
+                attr(file_system.setattr(no, &to_setattr_request(set)), reply)
+            }
+            FuseOperation::Statx { .. } => match file_system.getattr(no) {
+                Ok(attr) => reply.send_statx(&attr, self.attr_ttl(&attr)),
+                Err(error) => reply.send_error(to_errno(&error)),
             },
-            Operation::Readlink => match client.readlink(no) {
-                Ok(target) => reply.data(&target),
-                Err(error) => reply.error(errno(&error)),
+            FuseOperation::Readlink => match file_system.readlink(no) {
+                Ok(target) => reply.send_data(&target),
+                Err(error) => reply.send_error(to_errno(&error)),
             },
             // The last request of a mount on a block device: `umount` waits for its answer.
-            Operation::Fsync { .. }
-            | Operation::Fsyncdir { .. }
-            | Operation::Syncfs
-            | Operation::Destroy => {
-                client.sync_then(move |result| Self::done(result, reply));
+            FuseOperation::Fsync { .. }
+            | FuseOperation::Fsyncdir { .. }
+            | FuseOperation::Syncfs
+            | FuseOperation::Destroy => {
+                file_system.sync_then(move |result| Self::reply_done(result, reply));
             }
-            Operation::Statfs => {
-                let s = client.statfs();
-                reply.statfs(&StatFs {
+            FuseOperation::Statfs => {
+                let s = file_system.statfs();
+                reply.send_statfs(&StatfsReply {
                     block_size: s.block_size,
                     blocks: s.blocks,
                     free: s.free,
@@ -461,13 +543,14 @@ impl Mount {
                     name_max: s.name_max,
                 });
             }
-            Operation::Open { .. } if self.observed => {
-                let _delivery = reply.open(NO_HANDLE, self.open_flags());
+            // Only a recording wants opens: otherwise they are refused below, once and for all.
+            FuseOperation::Open { .. } if self.observed => {
+                let _delivery = reply.send_open(NO_HANDLE, self.open_flags());
             }
-            Operation::Release { .. } | Operation::Releasedir { .. } => reply.ok(),
-            Operation::Ioctl(_) => reply.error(Errno::NOTTY),
+            FuseOperation::Release { .. } | FuseOperation::Releasedir { .. } => reply.send_ok(),
+            FuseOperation::Ioctl(_) => reply.send_error(Errno::NOTTY),
             // OPEN, OPENDIR, CREATE and FLUSH among them: the kernel asks once and never again.
-            _ => reply.error(Errno::NOSYS),
+            _ => reply.send_error(Errno::NOSYS),
         }
     }
 }

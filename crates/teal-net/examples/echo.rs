@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_net::{CertifiedPeer, Channel, ChannelOptions, ServerIdentity, Service, TransportLimits};
+use teal_net::{
+    CertifiedPeer, Channel, ChannelOptions, PeerService, ServerIdentity, TransportLimits,
+};
 
 const LONG: Duration = Duration::from_secs(10);
 
 struct Echo;
 
-impl Service for Echo {
+impl PeerService for Echo {
     fn call(&self, _: CertifiedPeer, request: &[u8]) -> Vec<u8> {
         request.to_vec()
     }
@@ -20,7 +22,7 @@ impl Service for Echo {
             replica: teal_types::ReplicaNo::FIRST,
         })
     }
-    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
+    fn check_peer(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -64,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Arc::new(Echo),
     )?;
     let address = listening.address().to_string();
-    let start = SystemClock.monotonic();
+    let start = SystemClock.monotonic_time();
     let identity = teal_net::enrol(
         runtime.handle(),
         &address,
@@ -79,10 +81,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         identity,
         ChannelOptions::default(),
     );
-    let enrolled = SystemClock.monotonic();
+    let enrolled = SystemClock.monotonic_time();
     let request = vec![7; bytes];
     channel.call(&request, LONG)?;
-    let first = SystemClock.monotonic();
+    let first = SystemClock.monotonic_time();
     println!(
         "enrolment {:?}, connection and first call {:?}",
         enrolled - start,
@@ -108,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .collect()
     });
     let (took, cost) = (
-        (SystemClock.monotonic() - first).as_secs_f64(),
+        (SystemClock.monotonic_time() - first).as_secs_f64(),
         processor() - cost,
     );
     let calls = calls.iter().sum::<u64>() as f64;

@@ -10,10 +10,10 @@
 
 use crate::error::IdentityError;
 use crate::fingerprint::Fingerprint;
-use crate::keep::{IdentityFile, unfit};
+use crate::identity_file::{IdentityFile, damaged_file};
 use crate::peer::CertifiedPeer;
 use crate::tls;
-use crate::validity::{CertificateValidity, seconds};
+use crate::validity::{CertificateValidity, whole_seconds};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
 };
@@ -27,15 +27,16 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
-use teal_env::{Clock, Existing};
+use teal_env::{Clock, ExistingFile};
 use teal_types::ReplicaNo;
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";
-const TITLE: &str = "TealFS server authority 1. Whoever can read this file can be this server. Without it, all enrol again.";
+const TITLE: &str = "TealFS server authority 1. Whoever can read this file can be this server. \
+    Without it, all enrol again.";
 const CREATED: &str = "created";
 
-/// Who a server is: its authority, kept in a directory.
+/// The identity of a server: its authority, kept in a directory.
 pub struct ServerIdentity {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -63,20 +64,22 @@ impl ServerIdentity {
         if let Some(identity) = Self::load(&path)? {
             return Ok(identity);
         }
+        // Private from its first moment: the key is in it.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|source| IdentityError::Io {
             path: dir.to_owned(),
             source,
         })?;
-        let kept =
-            Self::make(seconds(clock.civil())).map_err(|e| unfit(path.clone())(e.to_string()))?;
-        match kept.write(&path, TITLE, Existing::Stays) {
-            // Someone else was faster: theirs it is.
+        let kept = Self::make_authority(whole_seconds(clock.civil_time()))
+            .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
+        // The file is made only where none is, so that two processes cannot have two authorities.
+        match kept.write(&path, TITLE, ExistingFile::Keep) {
+            // Another process was faster: its authority is the one.
             Err(IdentityError::Io { source, .. })
                 if source.kind() == io::ErrorKind::AlreadyExists => {}
             written => written?,
         }
-        Self::load(&path)?.ok_or_else(|| unfit(path)("it went away".to_owned()))
+        Self::load(&path)?.ok_or_else(|| damaged_file(path)("it went away".to_owned()))
     }
 
     /// Returns what clients are given to know this server by.
@@ -84,7 +87,7 @@ impl ServerIdentity {
         self.fingerprint
     }
 
-    fn make(created: u64) -> Result<IdentityFile, rcgen::Error> {
+    fn make_authority(created: u64) -> Result<IdentityFile, rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let certificate = authority_params().self_signed(&key)?.der().clone();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
@@ -102,11 +105,11 @@ impl ServerIdentity {
             }
             other => other?,
         };
-        let unfit = unfit(path.to_owned());
-        let created = kept.parse(path, CREATED)?;
+        let unfit = damaged_file(path.to_owned());
+        let created = kept.parse_field(path, CREATED)?;
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&kept.key, &PKCS_ED25519)
             .map_err(|e| unfit(e.to_string()))?;
-        let fingerprint = Fingerprint::of(&kept.certificate);
+        let fingerprint = Fingerprint::of_certificate(&kept.certificate);
         let issuer = Issuer::new(authority_params(), key);
         let identity = Self {
             issuer,
@@ -118,25 +121,30 @@ impl ServerIdentity {
         let (leaf, _) = identity
             .own_certificate()
             .map_err(|e| unfit(e.to_string()))?;
-        let fits = tls::verify(&leaf, &identity.certificate, KeyUsage::server_auth());
+        let fits = tls::verify_signed_by(&leaf, &identity.certificate, KeyUsage::server_auth());
         fits.map_err(|e| unfit(format!("key and certificate do not fit: {e}")))?;
         Ok(Some(identity))
     }
 
-    /// The seconds since 1970 that this server goes by.
-    pub(crate) fn now(&self, clock: &dyn Clock) -> u64 {
-        seconds(clock.civil()).max(self.created)
+    /// Returns the seconds since 1970 that this server goes by.
+    pub(crate) fn current_seconds(&self, clock: &dyn Clock) -> u64 {
+        whole_seconds(clock.civil_time()).max(self.created)
     }
 
-    /// A new certificate that says that the holder of an Ed25519 key is `peer`.
-    pub(crate) fn certify(
+    /// Makes a certificate that says that the holder of an Ed25519 key is `peer`.
+    pub(crate) fn certify_key(
         &self,
         peer: CertifiedPeer,
         public_key: &[u8],
         now: u64,
     ) -> Result<(CertificateDer<'static>, CertificateValidity), rcgen::Error> {
-        let validity = CertificateValidity::from(now);
-        let mut params = params(&format!(
+        debug_assert!(
+            now >= self.created,
+            "no certificate is older than its authority"
+        );
+        let validity = CertificateValidity::starting_at(now);
+        // The subject is for people; a server reads the name in `subject_alt_names`.
+        let mut params = certificate_params(&format!(
             "TealFS volume {} replica {}",
             peer.volume, peer.replica
         ));
@@ -149,23 +157,26 @@ impl ServerIdentity {
         Ok((certificate.der().clone(), validity))
     }
 
-    /// Returns who holds `certificate`, and from when to when; `None` unless this authority signed
-    /// it for a client.
-    pub(crate) fn recognise(
+    /// Returns the holder of `certificate` and its validity; `None` unless this authority signed it
+    /// for a client.
+    pub(crate) fn recognise_peer(
         &self,
         certificate: &CertificateDer<'_>,
     ) -> Option<(CertifiedPeer, CertificateValidity)> {
-        let validity = tls::verify(certificate, &self.certificate, KeyUsage::client_auth()).ok()?;
+        let validity =
+            // The signature proves that this authority has made the certificate, whatever the name
+            // in it says.
+            tls::verify_signed_by(certificate, &self.certificate, KeyUsage::client_auth()).ok()?;
         let certificate = EndEntityCert::try_from(certificate).ok()?;
         Some((certificate.valid_dns_names().find_map(peer_of)?, validity))
     }
 
-    /// The server's side of TLS, with a new key.
-    pub(crate) fn tls(&self) -> Result<rustls::ServerConfig, rustls::Error> {
+    /// Returns the server's side of TLS, with a new key.
+    pub(crate) fn tls_config(&self) -> Result<rustls::ServerConfig, rustls::Error> {
         let (certificate, key) = self
             .own_certificate()
             .map_err(|e| rustls::Error::General(e.to_string()))?;
-        tls::server(
+        tls::server_config(
             &self.certificate,
             certificate,
             PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
@@ -174,7 +185,7 @@ impl ServerIdentity {
 
     fn own_certificate(&self) -> Result<(CertificateDer<'static>, KeyPair), rcgen::Error> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
-        let mut params = params("TealFS server");
+        let mut params = certificate_params("TealFS server");
         params.subject_alt_names = vec![SanType::DnsName(tls::SERVER_NAME.to_owned().try_into()?)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -182,8 +193,9 @@ impl ServerIdentity {
     }
 }
 
-/// A subject, and dates that do not matter: 1975 to 4096.
-fn params(subject: &str) -> CertificateParams {
+/// Returns the parameters of a certificate with this subject, and with dates that do not matter:
+/// 1975 to 4096.
+fn certificate_params(subject: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, subject);
@@ -191,7 +203,8 @@ fn params(subject: &str) -> CertificateParams {
 }
 
 fn authority_params() -> CertificateParams {
-    let mut params = params("TealFS authority");
+    let mut params = certificate_params("TealFS authority");
+    // The authority signs clients and servers, and no further authorities.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     params
@@ -210,7 +223,7 @@ fn peer_of(name: &str) -> Option<CertifiedPeer> {
     })
 }
 
-/// An Ed25519 public key of somebody else.
+/// The Ed25519 public key of another machine.
 struct RawKey<'a>(&'a [u8]);
 
 impl PublicKeyData for RawKey<'_> {

@@ -7,8 +7,8 @@
 //!    [`ChannelOptions::unacknowledged`] if what was sent does not arrive, within twice
 //!    [`ChannelOptions::keep_alive`] while a request waits on it, and at once when a deadline
 //!    passes in silence. The next call makes a new one.
-//! 4. Nothing is sent while nobody calls, but for the answer to a server that asks for a sign of
-//!    life every few minutes.
+//! 4. Nothing is sent between calls, but for the answer to a server that asks for a sign of life
+//!    every few minutes.
 
 pub(crate) mod connection;
 mod options;
@@ -30,7 +30,7 @@ use teal_types::Timestamp;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
-/// How long renewing may take.
+/// The longest time that renewing may take.
 const RENEWAL: Duration = Duration::from_secs(30);
 
 /// A channel to a server, for any number of threads at the same time.
@@ -38,7 +38,7 @@ pub struct Channel {
     runtime: Handle,
     address: String,
     options: ChannelOptions,
-    /// Guards who this is; never held across I/O.
+    /// Guards the channel's identity; never held across I/O.
     own: Mutex<ChannelIdentity>,
     /// Guards the connection; held while one is made, so that only one is.
     slot: tokio::sync::Mutex<ConnectionSlot>,
@@ -48,7 +48,7 @@ pub struct Channel {
 
 struct ChannelIdentity {
     identity: ClientIdentity,
-    /// What the server last said about renewing; nothing if it has not been heard.
+    /// The server's last word on renewing; `None` if it has not been heard.
     is_due: Option<bool>,
 }
 
@@ -68,7 +68,8 @@ impl std::fmt::Debug for Channel {
 }
 
 impl Channel {
-    /// A channel to the server at `address`, `host:port`. Nothing is sent before the first call.
+    /// Returns a channel to the server at `address`, `host:port`. Nothing is sent before the first
+    /// call.
     pub fn new(
         runtime: &Handle,
         address: String,
@@ -96,7 +97,7 @@ impl Channel {
     /// See [`NetError`]. After [`NetError::Unreachable`] the request may or may not have had its
     /// effect; after all others but [`NetError::Protocol`] and a too large answer, it had none.
     pub fn call(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
-        self.runtime.block_on(self.ask(request, deadline))
+        self.runtime.block_on(self.send_request(request, deadline))
     }
 
     /// Sends all `requests` at once and waits for their answers, in their order.
@@ -109,12 +110,15 @@ impl Channel {
         deadline: Duration,
     ) -> Vec<Result<Vec<u8>, NetError>> {
         self.runtime.block_on(join_all(
-            requests.iter().map(|request| self.ask(request, deadline)),
+            requests
+                .iter()
+                .map(|request| self.send_request(request, deadline)),
         ))
     }
 
-    async fn ask(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
+    async fn send_request(&self, request: &[u8], deadline: Duration) -> Result<Vec<u8>, NetError> {
         let (bytes, limit) = (request.len(), self.options.message_bytes);
+        // Checked here, so that the connection and the other requests on it survive.
         if bytes > limit {
             return Err(NetError::TooLarge(format!(
                 "a request of {bytes} bytes, and {limit} may be sent"
@@ -123,7 +127,7 @@ impl Channel {
         let payload = Payload {
             bytes: Bytes::copy_from_slice(request),
         };
-        let answer: Payload = self.within(deadline, wire::CALL, payload).await?;
+        let answer: Payload = self.call_within(deadline, wire::CALL, payload).await?;
         Ok(answer.bytes.into())
     }
 
@@ -134,21 +138,23 @@ impl Channel {
     /// # Errors
     /// See [`NetError`]. The old certificate still holds as long as it held before.
     pub fn renew_if_due(&self, now: Timestamp) -> Result<Option<ClientIdentity>, NetError> {
+        // The lock is released before a key is made and the server is asked.
         let fingerprint = {
             let own = self.own.lock();
+            // The server's word counts; before it is heard, the clock decides.
             if !own.is_due.unwrap_or_else(|| own.identity.is_due(now)) {
                 return Ok(None);
             }
-            own.identity.server()
+            own.identity.server_fingerprint()
         };
         let key = NewKey::generate()?;
         let request = RenewRequest {
-            public_key: Bytes::copy_from_slice(key.public()),
+            public_key: Bytes::copy_from_slice(key.public_bytes()),
         };
         let answer: CertifiedKey =
             self.runtime
-                .block_on(self.within(RENEWAL, wire::RENEW, request))?;
-        let identity = key.certified(fingerprint, &answer)?;
+                .block_on(self.call_within(RENEWAL, wire::RENEW, request))?;
+        let identity = key.identity_from(fingerprint, &answer)?;
         *self.own.lock() = ChannelIdentity {
             identity: identity.clone(),
             is_due: Some(false),
@@ -159,7 +165,7 @@ impl Channel {
         Ok(Some(identity))
     }
 
-    async fn within<Q, A>(
+    async fn call_within<Q, A>(
         &self,
         deadline: Duration,
         method: &'static str,
@@ -169,28 +175,31 @@ impl Channel {
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
     {
+        // Remembers on which connection the request went out, for the case that no answer comes.
         let used = Mutex::new(None);
         let work = async {
-            wait(self.options.delay).await;
-            let answer = self.exchange(method, request, &used).await;
-            wait(self.options.delay).await;
+            add_delay(self.options.delay).await;
+            let answer = self.call_on_connection(method, request, &used).await;
+            add_delay(self.options.delay).await;
             answer
         };
         if let Ok(done) = timeout(deadline, work).await {
             return done;
         }
+        // A connection on which nothing came during the whole deadline is dead; one that is only
+        // slow stays.
         let used = used.into_inner();
         if let Some((connection, heard)) = used
-            && ClientConnection::heard(&connection) == heard
+            && ClientConnection::bytes_heard(&connection) == heard
         {
-            self.forget(&connection).await;
+            self.forget_connection(&connection).await;
         }
-        Err(self.unreachable(format!("no answer within {deadline:?}")))
+        Err(self.unreachable_error(format!("no answer within {deadline:?}")))
     }
 
     /// Notes in `used` on which connection the request went out, and how much had been heard on it
     /// before.
-    async fn exchange<Q, A>(
+    async fn call_on_connection<Q, A>(
         &self,
         method: &'static str,
         request: Q,
@@ -203,22 +212,25 @@ impl Channel {
         let mut repeated = false;
         loop {
             let connection = self.open_connection().await?;
-            *used.lock() = Some((connection.clone(), connection.heard()));
+            // Noted before the request is sent, because the deadline may pass at any moment.
+            *used.lock() = Some((connection.clone(), connection.bytes_heard()));
             match connection
-                .unary(
+                .call_unary(
                     method,
                     request.clone(),
-                    self.options.message_bytes + wire::SLACK,
+                    self.options.message_bytes + wire::PAYLOAD_OVERHEAD,
                 )
                 .await
             {
                 Ok(UnaryAnswer { result, is_due }) => {
-                    self.heard(&connection, is_due);
+                    self.note_renewal_due(&connection, is_due);
                     return result;
                 }
                 Err(lost) => {
-                    self.forget(&connection).await;
+                    self.forget_connection(&connection).await;
                     match lost {
+                        // The server has certainly not seen the request, so it may be sent
+                        // again; once is enough.
                         ConnectionLoss::Unsent(_) if !repeated => repeated = true,
                         ConnectionLoss::Unsent(error) | ConnectionLoss::Sent(error) => {
                             return Err(error);
@@ -231,24 +243,26 @@ impl Channel {
 
     /// Notes the server's word on renewing, unless it speaks of a certificate that has been renewed
     /// since.
-    fn heard(&self, connection: &ClientConnection, is_due: bool) {
+    fn note_renewal_due(&self, connection: &ClientConnection, is_due: bool) {
         let mut own = self.own.lock();
-        if connection.expires() == own.identity.expires() {
+        // An answer may have been on its way while the certificate was renewed.
+        if connection.certificate_end() == own.identity.expires() {
             own.is_due = Some(is_due);
         }
     }
 
-    /// The connection; made if there is none.
+    /// Returns the connection, and makes it if there is none.
     async fn open_connection(&self) -> Result<Arc<ClientConnection>, NetError> {
         let failures = self.failures.load(Ordering::Acquire);
         let mut slot = self.slot.lock().await;
+        // A connection that has failed is replaced at the next call.
         if let Some(connection) = &slot.current
             && connection.is_open()
         {
             return Ok(connection.clone());
         }
-        // Whoever waited while another failed shares its failure, instead of failing one after the
-        // other.
+        // A call that waited while another one failed shares its failure, instead of trying again:
+        // the calls would fail one after the other.
         if let Some(failure) = &slot.failure
             && self.failures.load(Ordering::Acquire) != failures
         {
@@ -256,11 +270,13 @@ impl Channel {
         }
         let (config, expires) = {
             let own = self.own.lock();
-            (own.identity.tls(), own.identity.expires())
+            (own.identity.tls_config(), own.identity.expires())
         };
+        // The identity was checked when it was loaded, so this means a defect of the file.
         let config = config.map_err(|e| {
             NetError::Certificate(format!("this machine's identity is of no use: {e}"))
         })?;
+        // The old connection is let go before a new one is made.
         slot.current = None;
         match ClientConnection::connect(&self.address, config, expires, &self.options).await {
             Ok(connection) => {
@@ -277,8 +293,9 @@ impl Channel {
     }
 
     /// Keeps further calls from using `connection`.
-    async fn forget(&self, connection: &Arc<ClientConnection>) {
+    async fn forget_connection(&self, connection: &Arc<ClientConnection>) {
         let mut slot = self.slot.lock().await;
+        // Another call may have replaced the connection meanwhile.
         if slot
             .current
             .as_ref()
@@ -288,7 +305,7 @@ impl Channel {
         }
     }
 
-    fn unreachable(&self, why: String) -> NetError {
+    fn unreachable_error(&self, why: String) -> NetError {
         NetError::Unreachable {
             address: self.address.clone(),
             why,
@@ -296,8 +313,8 @@ impl Channel {
     }
 }
 
-/// Sleeps, unless for nothing.
-async fn wait(delay: Duration) {
+/// Sleeps for `delay`, unless it is zero.
+async fn add_delay(delay: Duration) {
     if !delay.is_zero() {
         sleep(delay).await;
     }
@@ -320,8 +337,8 @@ pub fn enrol(
 ) -> Result<ClientIdentity, NetError> {
     let key = NewKey::generate()?;
     let config =
-        tls::client(*fingerprint, None).map_err(|e| NetError::Certificate(e.to_string()))?;
-    let public_key = Bytes::copy_from_slice(key.public());
+        tls::client_config(*fingerprint, None).map_err(|e| NetError::Certificate(e.to_string()))?;
+    let public_key = Bytes::copy_from_slice(key.public_bytes());
     let request = EnrolRequest {
         token: token.to_owned(),
         device: device.to_owned(),
@@ -331,8 +348,9 @@ pub fn enrol(
     let work = async {
         let connection =
             ClientConnection::connect(address, config, Timestamp::default(), &options).await?;
+        // The token may have been used even if the answer was lost, so nothing is sent again.
         let answer = connection
-            .unary(wire::ENROL, request, options.message_bytes)
+            .call_unary(wire::ENROL, request, options.message_bytes)
             .await;
         let answer: UnaryAnswer<CertifiedKey> = answer
             .map_err(|(ConnectionLoss::Unsent(error) | ConnectionLoss::Sent(error))| error)?;
@@ -346,5 +364,5 @@ pub fn enrol(
             why,
         })
     })?;
-    key.certified(*fingerprint, &answer)
+    key.identity_from(*fingerprint, &answer)
 }

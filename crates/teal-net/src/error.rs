@@ -1,18 +1,19 @@
-//! What can go wrong, by what a caller can do about it.
+//! The errors of this crate, divided by what a caller can do about them.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a request got no answer. Every text is made for the person who has to act on it.
+/// The reasons for which a request has got no answer. Every text is made for the person that has to
+/// act on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetError {
-    /// Nobody answers, or not in time. Whether a request that was sent took effect is not known.
-    /// Try again later.
+    /// The server does not answer, or not in time. It is not known if a request that was sent took
+    /// effect. Try again later.
     #[error("the server at {address} cannot be reached: {why}")]
     Unreachable {
-        /// Where the server was looked for.
+        /// The address of the server.
         address: String,
-        /// What happened.
+        /// The failure in words.
         why: String,
     },
     /// The server knows the machine and says no: revoked, or the token is wrong or used. Trying
@@ -30,7 +31,7 @@ pub enum NetError {
     /// enrolled again.
     #[error("{0}")]
     Certificate(String),
-    /// What answers does not speak this protocol, or broke down at this request.
+    /// The other side does not speak this protocol, or broke down at this request.
     #[error("{0}")]
     Protocol(String),
 }
@@ -48,7 +49,11 @@ pub enum IdentityError {
         source: io::Error,
     },
     /// Others than its owner may read the file with the private key.
-    #[error("{} holds a private key and others may read it (mode {mode:o}): chmod 600 it, and if others could have read it, replace it", path.display())]
+    #[error(
+        "{} holds a private key and others may read it (mode {mode:o}): chmod 600 it, and if \
+         others could have read it, replace it",
+        path.display()
+    )]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -56,11 +61,14 @@ pub enum IdentityError {
         mode: u32,
     },
     /// The file is not what was once written there.
-    #[error("{} is damaged ({why}): restore it from a backup, or remove it and enrol again", path.display())]
+    #[error(
+        "{} is damaged ({why}): restore it from a backup, or remove it and enrol again",
+        path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The kind of damage.
         why: String,
     },
 }

@@ -15,8 +15,8 @@ pub struct Fingerprint([u8; 32]);
 pub struct NotAFingerprint;
 
 impl Fingerprint {
-    /// That of a certificate in DER.
-    pub(crate) fn of(certificate: &[u8]) -> Self {
+    /// Returns the fingerprint of a certificate in DER.
+    pub(crate) fn of_certificate(certificate: &[u8]) -> Self {
         let mut out = [0; 32];
         out.copy_from_slice(digest::digest(&digest::SHA256, certificate).as_ref());
         Self(out)
@@ -43,6 +43,7 @@ impl FromStr for Fingerprint {
     /// between bytes, no prefix.
     fn from_str(text: &str) -> Result<Self, NotAFingerprint> {
         let text = text.trim().to_ascii_lowercase();
+        // Other tools print fingerprints with colons.
         let digits: Vec<u8> = text
             .strip_prefix("sha256:")
             .unwrap_or(&text)
@@ -58,6 +59,7 @@ impl FromStr for Fingerprint {
                 .and_then(|n| u8::try_from(n).ok())
                 .ok_or(NotAFingerprint)
         };
+        debug_assert!(digits.len() == 2 * 32, "two digits for each byte");
         let mut out = [0; 32];
         for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_survives_being_read_out_and_typed() {
-        let print = Fingerprint::of(b"abc");
+        let print = Fingerprint::of_certificate(b"abc");
         let text = print.to_string();
         assert_eq!(
             text,
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_no_fingerprint_is_refused() {
-        let text = Fingerprint::of(b"abc").to_string();
+        let text = Fingerprint::of_certificate(b"abc").to_string();
         for wrong in [
             "",
             "sha256:",

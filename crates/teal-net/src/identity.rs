@@ -1,23 +1,24 @@
-//! Who a client is: its key, the certificate a server gave it, and the fingerprint of that server.
+//! The identity of a client: its key, the certificate that a server gave it, and the fingerprint of
+//! that server.
 
 use crate::error::{IdentityError, NetError};
 use crate::fingerprint::Fingerprint;
-use crate::keep::{IdentityFile, unfit};
+use crate::identity_file::{IdentityFile, damaged_file};
 use crate::peer::CertifiedPeer;
 use crate::tls;
-use crate::validity::{CertificateAge, CertificateValidity, seconds};
+use crate::validity::{CertificateAge, CertificateValidity, whole_seconds};
 use crate::wire::CertifiedKey;
 use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
-use teal_env::Existing;
+use teal_env::ExistingFile;
 use teal_types::{ReplicaNo, Timestamp};
 
 const FILE: &str = "client.pem";
 const TITLE: &str = "TealFS client identity 1. Whoever can read this file can act as this machine.";
 const FIELDS: [&str; 5] = ["server", "volume", "replica", "issued", "expires"];
 
-/// Who a client is, to one server.
+/// The identity of a client towards one server.
 pub struct ClientIdentity {
     peer: CertifiedPeer,
     fingerprint: Fingerprint,
@@ -80,7 +81,7 @@ impl ClientIdentity {
             key: self.key.clone_key(),
             certificate: self.certificate.clone(),
         };
-        kept.write(&dir.join(FILE), TITLE, Existing::Replaced)
+        kept.write(&dir.join(FILE), TITLE, ExistingFile::Replace)
     }
 
     /// Loads the identity kept in `dir`.
@@ -92,47 +93,48 @@ impl ClientIdentity {
         let path = &dir.join(FILE);
         let kept = IdentityFile::read(path, &FIELDS)?;
         let identity = Self {
-            fingerprint: kept.parse(path, "server")?,
+            fingerprint: kept.parse_field(path, "server")?,
             peer: CertifiedPeer {
-                volume: kept.parse(path, "volume")?,
-                replica: ReplicaNo::new(kept.parse(path, "replica")?),
+                volume: kept.parse_field(path, "volume")?,
+                replica: ReplicaNo::new(kept.parse_field(path, "replica")?),
             },
             validity: CertificateValidity {
-                issued: kept.parse(path, "issued")?,
-                expires: kept.parse(path, "expires")?,
+                issued: kept.parse_field(path, "issued")?,
+                expires: kept.parse_field(path, "expires")?,
             },
             key: kept.key,
             certificate: kept.certificate,
         };
+        // A key that does not belong to the certificate is found now, and not at the first call.
         identity
-            .tls()
-            .map_err(|e| unfit(path.clone())(e.to_string()))?;
+            .tls_config()
+            .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
         Ok(identity)
     }
 
-    /// The volume and the replica of it that this machine is.
+    /// Returns the volume and the replica that this machine is.
     pub fn peer(&self) -> CertifiedPeer {
         self.peer
     }
 
-    /// The server that gave the certificate.
-    pub fn server(&self) -> Fingerprint {
+    /// Returns the fingerprint of the server that gave the certificate.
+    pub fn server_fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Until when the certificate holds, by the server's clock.
+    /// Returns the end of the certificate, by the server's clock.
     pub fn expires(&self) -> Timestamp {
         Timestamp::new(i64::try_from(self.validity.expires).unwrap_or(i64::MAX), 0)
     }
 
-    /// Whether, by a clock that shows `now`, it is time to renew the certificate.
+    /// Returns whether it is time to renew the certificate, by a clock that shows `now`.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.validity.standing(seconds(now)) != CertificateAge::Good
+        self.validity.age_at(whole_seconds(now)) != CertificateAge::Good
     }
 
-    /// The client's side of TLS.
-    pub(crate) fn tls(&self) -> Result<rustls::ClientConfig, rustls::Error> {
-        tls::client(
+    /// Returns the client's side of TLS.
+    pub(crate) fn tls_config(&self) -> Result<rustls::ClientConfig, rustls::Error> {
+        tls::client_config(
             self.fingerprint,
             Some((self.certificate.clone(), self.key.clone_key().into())),
         )
@@ -149,13 +151,13 @@ impl NewKey {
             .map_err(|e| NetError::Certificate(format!("no key can be made: {e}")))
     }
 
-    /// The 32 bytes that a server signs.
-    pub(crate) fn public(&self) -> &[u8] {
+    /// Returns the 32 bytes that a server signs.
+    pub(crate) fn public_bytes(&self) -> &[u8] {
         self.0.public_key_raw()
     }
 
-    /// The identity that results from a server's answer.
-    pub(crate) fn certified(
+    /// Returns the identity that results from a server's answer.
+    pub(crate) fn identity_from(
         &self,
         fingerprint: Fingerprint,
         answer: &CertifiedKey,
@@ -175,7 +177,7 @@ impl NewKey {
         };
         // The certificate must belong to the key; that it leads to the server's authority shows at
         // its first use.
-        let fits = identity.tls();
+        let fits = identity.tls_config();
         fits.map_err(|e| {
             NetError::Protocol(format!(
                 "the server answers with a certificate of no use: {e}"

@@ -1,9 +1,9 @@
-//! What a server takes at most, and the measure of requests per second.
+//! The limits of a server, and the measure of requests per second.
 
 use std::time::Duration;
 
-/// What a server takes at most. What exceeds a limit is refused in words, or waits where that is
-/// said.
+/// The limits of a server. A request that exceeds a limit is refused in words, or waits where that
+/// is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportLimits {
     /// Bytes of one message, request or answer, without what the transport adds. 4 MiB.
@@ -13,29 +13,29 @@ pub struct TransportLimits {
     /// Connections of one enrolled machine at a time; one would do, but a machine that has moved
     /// leaves dead ones. 8.
     pub connections_per_peer: usize,
-    /// Connections in the handshake at a time; whoever comes then takes the place of the oldest.
-    /// 64.
+    /// Connections in the handshake at a time; a newcomer beyond that takes the place of the
+    /// oldest. 64.
     pub handshakes: usize,
-    /// Connections at a time of those who have shown no certificate, after the handshake; whoever
-    /// comes then takes the place of the oldest. 64.
+    /// Connections without a certificate at a time, after the handshake; a newcomer beyond that
+    /// takes the place of the oldest. 64.
     pub strangers: usize,
-    /// Requests in progress at a time, each of which occupies a blocking thread of the runtime;
-    /// everybody who waits for news has one. 2048.
+    /// Requests in progress at a time, each of which occupies a blocking thread of the runtime; so
+    /// does every client that waits for news. 2048.
     pub requests: usize,
     /// Requests in progress at a time of one machine; more wait. 32.
     pub requests_per_peer: usize,
     /// Requests of one machine per second, averaged over a second; more wait for up to a second.
     /// 5000.
     pub requests_per_second: u32,
-    /// Enrolments per second, of everybody together; more wait for up to a second. 5.
+    /// Enrolments per second, of all machines together; more wait for up to a second. 5.
     pub enrolments_per_second: u32,
-    /// How long someone who connects may take to show who it is, and then to say something;
+    /// The time that a new connection has to finish its handshake, and again to send a request;
     /// enrolling may take thrice as long. 10 seconds.
     pub patience: Duration,
-    /// How long a request may take to arrive, from its first byte to its last; it occupies a place
-    /// meanwhile. 2 minutes.
+    /// The time that a request may take to arrive, from its first byte to its last; it occupies a
+    /// place meanwhile. 2 minutes.
     pub arrival: Duration,
-    /// How long a connection is silent before it is asked whether it still lives; it then has
+    /// The time that a connection may be silent before it is asked for a sign of life; it then has
     /// `patience` to answer. 5 minutes: each time wakes a machine that may be idle.
     pub silence: Duration,
 }
@@ -59,7 +59,7 @@ impl Default for TransportLimits {
     }
 }
 
-/// How long a request may be kept waiting by a limit before it is refused.
+/// The longest time for which a limit delays a request before it is refused.
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 /// The most that may be done at once after a rest.
 const BURST: Duration = Duration::from_secs(1);
@@ -83,12 +83,16 @@ impl TokenBucket {
     /// Asks for one thing at `now`: how long it has to wait, or `None` if that would be longer than
     /// [`WAIT`].
     pub(crate) fn take(&mut self, now: Duration) -> Option<Duration> {
+        // Each thing pushes the time of payment on; the difference to now is the debt.
         let paid = self.paid.max(now) + self.interval;
         let wait = paid.saturating_sub(now + BURST.max(self.interval));
-        (wait <= WAIT).then(|| {
-            self.paid = paid;
-            wait
-        })
+        // A refusal costs nothing: only what is let through is paid for.
+        if wait > WAIT {
+            return None;
+        }
+        debug_assert!(self.paid <= paid, "debts grow until they are rested off");
+        self.paid = paid;
+        Some(wait)
     }
 
     /// Returns whether a new bucket would do as well.

@@ -8,8 +8,8 @@ mod times;
 mod trust;
 
 use crate::{
-    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, Listening, NetError, ServerIdentity,
-    Service, TransportLimits,
+    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, ListeningServer, NetError, PeerService,
+    ServerIdentity, TransportLimits,
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
@@ -34,7 +34,7 @@ const MUCH: &[u8] = b"much";
 
 /// Answers with volume, replica and the request.
 struct Echo {
-    /// Tokens, and whom they make of the one who shows them.
+    /// The tokens, with the peer that each makes of the machine that shows it.
     tokens: Mutex<HashMap<String, CertifiedPeer>>,
     revoked: Mutex<HashSet<CertifiedPeer>>,
     is_open: Mutex<bool>,
@@ -50,7 +50,7 @@ impl Echo {
     }
 }
 
-impl Service for Echo {
+impl PeerService for Echo {
     fn call(&self, peer: CertifiedPeer, request: &[u8]) -> Vec<u8> {
         assert!(!request.starts_with(PANIC), "asked to break down");
         if request.starts_with(WAIT) {
@@ -71,7 +71,7 @@ impl Service for Echo {
             .ok_or_else(|| format!("no such token for {device}; ask for a new one"))
     }
 
-    fn welcome(&self, peer: CertifiedPeer) -> Result<(), String> {
+    fn check_peer(&self, peer: CertifiedPeer) -> Result<(), String> {
         if self.revoked.lock().contains(&peer) {
             return Err(format!(
                 "replica {} was removed by Mum at 15:00: ça va",
@@ -99,7 +99,7 @@ struct World {
     service: Arc<Echo>,
     waiting: Receiver<CertifiedPeer>,
     limits: TransportLimits,
-    listening: Option<Listening>,
+    listening: Option<ListeningServer>,
 }
 
 impl World {
@@ -145,11 +145,11 @@ impl World {
 
     fn start(&mut self, address: SocketAddr) {
         let identity = ServerIdentity::open(self.dir.path(), &self.clock).unwrap();
-        // A port that was free may be somebody's for a moment.
-        let start = SystemClock.monotonic();
+        // Another program may take a port that was free a moment ago.
+        let start = SystemClock.monotonic_time();
         let listener = loop {
             match TcpListener::bind(address) {
-                Err(_) if SystemClock.monotonic() - start < LONG => std::thread::yield_now(),
+                Err(_) if SystemClock.monotonic_time() - start < LONG => std::thread::yield_now(),
                 bound => break bound.unwrap(),
             }
         };

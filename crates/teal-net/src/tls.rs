@@ -1,4 +1,5 @@
-//! How both sides are checked: by the authority that signed, never by a name, and never by a clock.
+//! The verification of both sides: by the authority that signed, never by a name, and never by a
+//! clock.
 //!
 //! # Guarantees
 //! 1. TLS 1.3 only, with Ed25519 certificates; no sessions are resumed, so that every connection
@@ -28,13 +29,13 @@ pub(crate) const SERVER_NAME: &str = "teal";
 /// The only protocol spoken over TLS.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-fn crypto() -> Arc<CryptoProvider> {
+fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(provider::default_provider())
 }
 
 /// Verifies that `authority` signed `certificate` for `usage`, and finds its dates, without regard
 /// to any clock.
-pub(crate) fn verify(
+pub(crate) fn verify_signed_by(
     certificate: &CertificateDer<'_>,
     authority: &CertificateDer<'_>,
     usage: KeyUsage,
@@ -59,19 +60,21 @@ pub(crate) fn verify(
         other => other.map(|()| u64::MAX)?,
     };
     at(issued)?;
+    debug_assert!(issued <= expires, "the verifier has compared the two dates");
     Ok(CertificateValidity { issued, expires })
 }
 
-fn refused(error: &webpki::Error) -> Error {
+fn certificate_error(error: &webpki::Error) -> Error {
     log::debug!("a certificate is refused: {error}");
+    // The alert says only the kind of failure, so the log says the rest.
     match error {
         webpki::Error::BadDer | webpki::Error::BadDerTime => CertificateError::BadEncoding.into(),
         _ => CertificateError::UnknownIssuer.into(),
     }
 }
 
-/// What the server accepts from clients: nothing at all (to enrol), or a certificate of its own
-/// authority.
+/// Accepts clients that show no certificate (to enrol), or one that the server's own authority
+/// signed.
 #[derive(Debug)]
 struct OwnClients {
     authority: CertificateDer<'static>,
@@ -91,7 +94,8 @@ impl ClientCertVerifier for OwnClients {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        verify(end_entity, &self.authority, KeyUsage::client_auth()).map_err(|e| refused(&e))?;
+        verify_signed_by(end_entity, &self.authority, KeyUsage::client_auth())
+            .map_err(|e| certificate_error(&e))?;
         Ok(ClientCertVerified::assertion())
     }
     fn verify_tls12_signature(
@@ -120,7 +124,7 @@ impl ClientCertVerifier for OwnClients {
     }
 }
 
-/// What a client accepts from servers: a certificate that leads to one authority.
+/// Accepts a server if its certificate leads to one authority.
 #[derive(Debug)]
 struct OneServer {
     fingerprint: Fingerprint,
@@ -136,11 +140,14 @@ impl ServerCertVerifier for OneServer {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // The server sends its authority along; the fingerprint tells if it is the expected one.
         let authority = intermediates
             .iter()
-            .find(|sent| Fingerprint::of(sent) == self.fingerprint);
+            .find(|sent| Fingerprint::of_certificate(sent) == self.fingerprint);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;
-        verify(end_entity, authority, KeyUsage::server_auth()).map_err(|e| refused(&e))?;
+        verify_signed_by(end_entity, authority, KeyUsage::server_auth())
+            .map_err(|e| certificate_error(&e))?;
+        // Which server it is, the authority has said; the name is the same for all.
         let named = EndEntityCert::try_from(end_entity)
             .and_then(|c| c.verify_is_valid_for_subject_name(server_name));
         named.map_err(|_| CertificateError::NotValidForName)?;
@@ -172,43 +179,45 @@ impl ServerCertVerifier for OneServer {
     }
 }
 
-/// The server's side of TLS: `certificate` with `key`, signed by `authority`.
-pub(crate) fn server(
+/// Returns the server's side of TLS: `certificate` with `key`, signed by `authority`.
+pub(crate) fn server_config(
     authority: &CertificateDer<'static>,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, Error> {
     let clients = OwnClients {
         authority: authority.clone(),
-        crypto: crypto(),
+        crypto: crypto_provider(),
     };
-    let mut config = ServerConfig::builder_with_provider(crypto())
+    let mut config = ServerConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(clients))
         .with_single_cert(vec![certificate, authority.clone()], key)?;
     config.alpn_protocols = vec![HTTP2.to_vec()];
+    // A resumed session would skip the verification of the certificates.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// The client's side of TLS, towards the server of `fingerprint`; without a certificate it can only
-/// enrol.
-pub(crate) fn client(
+/// Returns the client's side of TLS, towards the server of `fingerprint`; without a certificate it
+/// can only enrol.
+pub(crate) fn client_config(
     fingerprint: Fingerprint,
     own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
 ) -> Result<ClientConfig, Error> {
-    let builder = ClientConfig::builder_with_provider(crypto())
+    let builder = ClientConfig::builder_with_provider(crypto_provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(OneServer {
             fingerprint,
-            crypto: crypto(),
+            crypto: crypto_provider(),
         }));
     let mut config = match own {
         Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key)?,
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![HTTP2.to_vec()];
+    // As on the server: every connection proves both sides anew.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //! 1. A certificate is renewed from two thirds of its life on, and up to [`GRACE`] after its end,
-//!    by whoever holds its key.
+//!    by the holder of its key.
 //! 2. A certificate from the future is good: the authority itself signed it, so it is the server's
 //!    clock that went back.
 
@@ -10,12 +10,12 @@ use std::time::Duration;
 use teal_types::Timestamp;
 
 const DAY: u64 = 86_400;
-/// How long a client's certificate holds: 90 days.
+/// The time for which a client's certificate holds: 90 days.
 pub const LIFETIME: Duration = Duration::from_secs(90 * DAY);
 /// For how long after its end a certificate can still be renewed: 90 days.
 pub const GRACE: Duration = Duration::from_secs(90 * DAY);
 /// No clock shows more seconds than this: the year 9892, which every form of date can hold.
-const LAST: u64 = 250_000_000_000;
+const LAST_SECOND: u64 = 250_000_000_000;
 
 /// The two dates of a certificate, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct CertificateValidity {
     pub(crate) expires: u64,
 }
 
-/// What a certificate is good for.
+/// The uses for which a certificate is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CertificateAge {
     /// Everything.
@@ -39,14 +39,14 @@ pub(crate) enum CertificateAge {
     Gone,
 }
 
-/// Whole seconds since 1970, within what certificates can say.
-pub(crate) fn seconds(time: Timestamp) -> u64 {
-    u64::try_from(time.secs).unwrap_or(0).min(LAST)
+/// Returns whole seconds since 1970, within the range that certificates can say.
+pub(crate) fn whole_seconds(time: Timestamp) -> u64 {
+    u64::try_from(time.secs).unwrap_or(0).min(LAST_SECOND)
 }
 
 impl CertificateValidity {
-    /// Of a certificate made at `now`.
-    pub(crate) fn from(now: u64) -> Self {
+    /// Returns the validity of a certificate made at `now`.
+    pub(crate) fn starting_at(now: u64) -> Self {
         Self {
             issued: now,
             expires: now.saturating_add(LIFETIME.as_secs()),
@@ -54,7 +54,9 @@ impl CertificateValidity {
     }
 
     /// Returns what the certificate is good for when the clock shows `now`.
-    pub(crate) fn standing(self, now: u64) -> CertificateAge {
+    pub(crate) fn age_at(self, now: u64) -> CertificateAge {
+        // Two thirds of the life: with the rest, a machine that is rarely on still finds a day to
+        // renew.
         let due = self
             .issued
             .saturating_add(self.expires.saturating_sub(self.issued) / 3 * 2);
@@ -67,9 +69,9 @@ impl CertificateValidity {
     }
 }
 
-/// `now` as a day, for people: `2026-11-22`.
-pub(crate) fn date(now: u64) -> String {
-    Timestamp::new(i64::try_from(now).unwrap_or(i64::MAX), 0).date()
+/// Returns `now` as a day, for people: `2026-11-22`.
+pub(crate) fn date_text(now: u64) -> String {
+    Timestamp::new(i64::try_from(now).unwrap_or(i64::MAX), 0).format_date()
 }
 
 #[cfg(test)]
@@ -79,8 +81,8 @@ mod tests {
     #[test]
     fn a_certificate_is_renewed_from_two_thirds_on_and_in_grace() {
         let made = 1_700_000_000;
-        let validity = CertificateValidity::from(made);
-        let at = |day: u64| validity.standing(made + day * DAY);
+        let validity = CertificateValidity::starting_at(made);
+        let at = |day: u64| validity.age_at(made + day * DAY);
         assert_eq!(
             [at(0), at(59), at(60), at(90)],
             [
@@ -103,20 +105,20 @@ mod tests {
     #[test]
     fn a_clock_that_went_back_makes_no_certificate_bad() {
         assert_eq!(
-            CertificateValidity::from(1_700_000_000).standing(0),
+            CertificateValidity::starting_at(1_700_000_000).age_at(0),
             CertificateAge::Good
         );
     }
 
     #[test]
     fn any_clock_can_be_written_into_a_certificate() {
-        assert_eq!(seconds(Timestamp::new(-1, 0)), 0);
+        assert_eq!(whole_seconds(Timestamp::new(-1, 0)), 0);
         assert_eq!(
-            date(seconds(Timestamp::new(i64::MAX, 0)) + LIFETIME.as_secs()),
+            date_text(whole_seconds(Timestamp::new(i64::MAX, 0)) + LIFETIME.as_secs()),
             "9892-06-06"
         );
         assert_eq!(
-            CertificateValidity::from(u64::MAX).standing(u64::MAX),
+            CertificateValidity::starting_at(u64::MAX).age_at(u64::MAX),
             CertificateAge::Due
         );
     }
@@ -130,7 +132,7 @@ mod tests {
             (1_700_000_000, "2023-11-14"),
             (4_107_542_400, "2100-03-01"),
         ] {
-            assert_eq!(date(secs), day);
+            assert_eq!(date_text(secs), day);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-/// Someone without a certificate shows a token.
+/// A machine without a certificate shows a token.
 pub(crate) const ENROL: &str = "/teal.v1.Teal/Enrol";
 /// One opaque request.
 pub(crate) const CALL: &str = "/teal.v1.Teal/Call";
@@ -16,8 +16,8 @@ pub(crate) const RENEW: &str = "/teal.v1.Teal/Renew";
 pub(crate) const RENEW_HEADER: &str = "teal-renew";
 /// See [`RENEW_HEADER`].
 pub(crate) const RENEW_DUE: &str = "due";
-/// What the protobuf encoding of a [`Payload`] adds at most to its bytes.
-pub(crate) const SLACK: usize = 16;
+/// The most bytes that the protobuf encoding of a [`Payload`] adds to its content.
+pub(crate) const PAYLOAD_OVERHEAD: usize = 16;
 
 /// The request of `Enrol`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -25,7 +25,7 @@ pub(crate) struct EnrolRequest {
     /// The one-time token, as a person typed it.
     #[prost(string, tag = "1")]
     pub(crate) token: String,
-    /// What the person calls this machine.
+    /// The name that the person gives to this machine.
     #[prost(string, tag = "2")]
     pub(crate) device: String,
     /// The machine's Ed25519 public key, 32 bytes.
@@ -47,10 +47,10 @@ pub(crate) struct CertifiedKey {
     /// The certificate, X.509 in DER.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) certificate: Bytes,
-    /// Whose it is: the volume.
+    /// The volume of the certificate's holder.
     #[prost(uint32, tag = "2")]
     pub(crate) volume: u32,
-    /// Whose it is: the replica of the volume.
+    /// The replica of the certificate's holder.
     #[prost(uint32, tag = "3")]
     pub(crate) replica: u32,
     /// Its first second, since 1970.
@@ -138,6 +138,6 @@ mod tests {
         let payload = Payload {
             bytes: vec![0; 1 << 28].into(),
         };
-        assert!(payload.encoded_len() <= (1 << 28) + SLACK);
+        assert!(payload.encoded_len() <= (1 << 28) + PAYLOAD_OVERHEAD);
     }
 }

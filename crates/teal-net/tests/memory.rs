@@ -1,5 +1,5 @@
-//! A message far over the limit costs the server no memory. Alone in its process, whose memory is
-//! measured.
+//! A message far over the limit costs the server no memory. The test is alone in its process,
+//! because the memory of the process is measured.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use teal_env::SystemClock;
-use teal_net::{CertifiedPeer, Channel, ChannelOptions, ServerIdentity, Service, TransportLimits};
+use teal_net::{
+    CertifiedPeer, Channel, ChannelOptions, PeerService, ServerIdentity, TransportLimits,
+};
 use teal_types::ReplicaNo;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -22,20 +24,20 @@ const PEER: CertifiedPeer = CertifiedPeer {
 
 struct Echo;
 
-impl Service for Echo {
+impl PeerService for Echo {
     fn call(&self, _: CertifiedPeer, request: &[u8]) -> Vec<u8> {
         request.to_vec()
     }
     fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(PEER)
     }
-    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
+    fn check_peer(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// A request whose body is `announced` at its beginning, goes on for `left` bytes, and then ends or
-/// stalls.
+/// A request with a body that is `announced` at its beginning, goes on for `left` bytes, and then
+/// ends or stalls.
 struct Endless {
     announced: Option<u32>,
     left: usize,
@@ -97,8 +99,8 @@ impl rustls::client::danger::ServerCertVerifier for Anybody {
     }
 }
 
-/// Another implementation of the client, which heeds no limit: the status that `body` is answered
-/// with.
+/// Sends a request as another implementation of the client would that heeds no limit, and returns
+/// the status of the answer to `body`.
 async fn careless(address: std::net::SocketAddr, pem: &str, body: Endless) -> String {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
@@ -192,7 +194,7 @@ fn a_message_of_a_gibibyte_is_refused_without_memory_and_without_anybody_noticin
         ChannelOptions::default(),
     );
 
-    // What an honest message of the largest size costs, it may cost.
+    // A message of the largest size may cost as much as it costs an honest client.
     let most = vec![7; 4 << 20];
     assert_eq!(channel.call(&most, LONG), Ok(most.clone()));
     let before = peak();

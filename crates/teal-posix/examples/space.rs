@@ -141,9 +141,9 @@ fn row(name: &str, plan: &Plan, load: Load) {
     }
     let capacity = plan.mib << 20;
     run.spend(capacity);
-    let start = clock.monotonic();
+    let start = clock.monotonic_time();
     let spent = run.spend(capacity * plan.turns);
-    let took = clock.monotonic() - start;
+    let took = clock.monotonic_time() - start;
     let (c, space) = (&spent.counts, run.space());
     let segment = (plan.mib << 20) as f64 / space.segments as f64;
     let mean = c.bytes_cleaned as f64 / (c.segments_cleaned.max(1) as f64 * segment);

@@ -29,16 +29,16 @@ pub(crate) const ACL_MAX: usize = 4096;
 
 /// Which of an object's two lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum AclKind {
     /// The one that guards it.
     Access,
     /// The one that is inherited.
     Default,
 }
 
-impl Which {
+impl AclKind {
     /// The list that an extended attribute of this name holds.
-    pub(crate) fn of(name: &[u8]) -> Option<Self> {
+    pub(crate) fn of_xattr(name: &[u8]) -> Option<Self> {
         match name {
             ACCESS => Some(Self::Access),
             DEFAULT => Some(Self::Default),
@@ -49,7 +49,7 @@ impl Which {
 
 /// Whom an entry is about. The order is that of the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Tag {
+pub(crate) enum AclTag {
     /// The owner.
     Owner,
     /// This user.
@@ -64,7 +64,7 @@ pub(crate) enum Tag {
     Other,
 }
 
-impl Tag {
+impl AclTag {
     fn code(self) -> u16 {
         match self {
             Self::Owner => 0x01,
@@ -76,7 +76,7 @@ impl Tag {
         }
     }
 
-    fn of(code: u16, id: u32) -> Option<Self> {
+    fn from_code(code: u16, id: u32) -> Option<Self> {
         let named = (id != NO_ID).then_some(id);
         Some(match code {
             0x01 => Self::Owner,
@@ -99,14 +99,14 @@ impl Tag {
 
 /// One entry: read 4, write 2, execute 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) tag: Tag,
+pub(crate) struct AclEntry {
+    pub(crate) tag: AclTag,
     pub(crate) perm: u16,
 }
 
 /// A list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Acl(Vec<Entry>);
+pub(crate) struct Acl(Vec<AclEntry>);
 
 impl Acl {
     /// Reads a list; `None` for one without entries, which stands for none at all.
@@ -130,13 +130,13 @@ impl Acl {
             return Err(FsError::Invalid);
         };
         let entry = |&[t0, t1, p0, p1, id @ ..]: &[u8; ENTRY]| {
-            let tag = Tag::of(u16::from_le_bytes([t0, t1]), u32::from_le_bytes(id))?;
-            Some(Entry {
+            let tag = AclTag::from_code(u16::from_le_bytes([t0, t1]), u32::from_le_bytes(id))?;
+            Some(AclEntry {
                 tag,
                 perm: u16::from_le_bytes([p0, p1]),
             })
         };
-        let entries: Option<Vec<Entry>> = entries.iter().map(entry).collect();
+        let entries: Option<Vec<AclEntry>> = entries.iter().map(entry).collect();
         match entries {
             Some(entries) if entries.is_empty() => Ok(None),
             Some(entries) => Self::new(entries).map(Some).ok_or(FsError::Invalid),
@@ -146,19 +146,19 @@ impl Acl {
 
     /// A list of these entries, if it is well-formed. As in Linux, named users and groups come in
     /// any order, even twice.
-    pub(crate) fn new(entries: Vec<Entry>) -> Option<Self> {
+    pub(crate) fn new(entries: Vec<AclEntry>) -> Option<Self> {
         let ordered = entries.is_sorted_by(|a, b| a.tag.code() <= b.tag.code());
-        let count = |tag: Tag| {
+        let count = |tag: AclTag| {
             entries
                 .iter()
                 .filter(|e| e.tag.code() == tag.code())
                 .count()
         };
-        let once = [Tag::Owner, Tag::OwningGroup, Tag::Other]
+        let once = [AclTag::Owner, AclTag::OwningGroup, AclTag::Other]
             .into_iter()
             .all(|tag| count(tag) == 1);
-        let is_named = count(Tag::User(0)) + count(Tag::Group(0)) > 0;
-        let masked = count(Tag::Mask) == 1 || (count(Tag::Mask) == 0 && !is_named);
+        let is_named = count(AclTag::User(0)) + count(AclTag::Group(0)) > 0;
+        let masked = count(AclTag::Mask) == 1 || (count(AclTag::Mask) == 0 && !is_named);
         let bits = entries.iter().all(|e| e.perm <= 7);
         (ordered && once && masked && bits).then_some(Self(entries))
     }
@@ -167,7 +167,7 @@ impl Acl {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + ENTRY * self.0.len());
         out.extend(VERSION.to_le_bytes());
-        for Entry { tag, perm } in &self.0 {
+        for AclEntry { tag, perm } in &self.0 {
             out.extend(tag.code().to_le_bytes());
             out.extend(perm.to_le_bytes());
             out.extend(tag.id().to_le_bytes());
@@ -177,15 +177,15 @@ impl Acl {
 
     /// The nine permission bits that go with the list: those of the group are the mask if there is
     /// one.
-    pub(crate) fn mode(&self) -> u16 {
+    pub(crate) fn permission_bits(&self) -> u16 {
         let mut mode = 0;
-        for Entry { tag, perm } in &self.0 {
+        for AclEntry { tag, perm } in &self.0 {
             match tag {
-                Tag::Owner => mode |= perm << 6,
-                Tag::OwningGroup => mode |= perm << 3,
-                Tag::Mask => mode = mode & !0o070 | perm << 3,
-                Tag::Other => mode |= perm,
-                Tag::User(_) | Tag::Group(_) => {}
+                AclTag::Owner => mode |= perm << 6,
+                AclTag::OwningGroup => mode |= perm << 3,
+                AclTag::Mask => mode = mode & !0o070 | perm << 3,
+                AclTag::Other => mode |= perm,
+                AclTag::User(_) | AclTag::Group(_) => {}
             }
         }
         mode
@@ -199,23 +199,23 @@ impl Acl {
     /// Follows a change of the nine bits: whatever [`mode`](Self::mode) comes from becomes what
     /// they say.
     pub(crate) fn set_mode(&mut self, mode: u16) {
-        let is_masked = self.0.iter().any(|e| e.tag == Tag::Mask);
-        for Entry { tag, perm } in &mut self.0 {
+        let is_masked = self.0.iter().any(|e| e.tag == AclTag::Mask);
+        for AclEntry { tag, perm } in &mut self.0 {
             match tag {
-                Tag::Owner => *perm = mode >> 6 & 7,
-                Tag::OwningGroup if !is_masked => *perm = mode >> 3 & 7,
-                Tag::Mask => *perm = mode >> 3 & 7,
-                Tag::Other => *perm = mode & 7,
-                Tag::OwningGroup | Tag::User(_) | Tag::Group(_) => {}
+                AclTag::Owner => *perm = mode >> 6 & 7,
+                AclTag::OwningGroup if !is_masked => *perm = mode >> 3 & 7,
+                AclTag::Mask => *perm = mode >> 3 & 7,
+                AclTag::Other => *perm = mode & 7,
+                AclTag::OwningGroup | AclTag::User(_) | AclTag::Group(_) => {}
             }
         }
     }
 
     /// As a default list: the access list of an object made with these nine bits. They are what the
     /// maker asks for, and nobody gets more; the umask has no say.
-    pub(crate) fn inherited(&self, mode: u16) -> Self {
+    pub(crate) fn inherited_by(&self, mode: u16) -> Self {
         let mut made = self.clone();
-        made.set_mode(self.mode() & mode);
+        made.set_mode(self.permission_bits() & mode);
         made
     }
 }

@@ -10,11 +10,11 @@
 
 use crate::FileSystem;
 use crate::acl::{self, Acl};
-use teal_log::{Cost, Locked, SetAttr, StoreError};
+use teal_log::{AttributeChanges, Cost, LockedObjects, StoreError};
 use teal_types::limits::FILE_MAX;
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 use teal_volume::FsError;
-use teal_volume::{Base, Change};
+use teal_volume::{ChangeBase, ObjectChange};
 
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
@@ -76,11 +76,11 @@ impl FileSystem {
             let old_size = self.store().attr(no)?.size;
             if let Some(size) = set.size.filter(|size| *size < old_size) {
                 cost = cost.freeing();
-                self.thin_out(no, size, old_size)?;
+                self.punch_shared_in_steps(no, size, old_size)?;
             }
             // Thinning out takes this lock for each of its steps, so it is taken only now.
             let _content = set.size.and_then(|_| self.residency.lock_for_changing(no));
-            let op = self.begin(cost)?;
+            let op = self.begin_operation(cost)?;
             let mut locked = op.lock(&[no])?;
             let attr = locked.attr(no);
             let has_list = locked.xattr(no, acl::ACCESS).is_some();
@@ -89,27 +89,27 @@ impl FileSystem {
                 return Err(FsError::NotSupported);
             }
             if let Some(size) = set.size {
-                is_file(&attr)?;
+                require_file(&attr)?;
                 // Who opens a file to empty it replaces what is there, whatever that is; who cuts
                 // one he holds has seen it.
                 let base = if set.is_held {
                     self.base_of(no, size, attr.size)
                 } else {
-                    Base::Position
+                    ChangeBase::Position
                 };
-                let truncated = Change::Truncate {
+                let truncated = ObjectChange::Truncate {
                     size: size.min(attr.size),
                     base,
                 };
                 self.changes.record(&mut locked, no, truncated)?;
                 locked.truncate(no, size)?;
-                self.volume.stale_files().is_known(no);
+                self.volume.stale_files().forget_file(no);
             }
             let owner = set.uid.is_some() || set.gid.is_some();
             if owner || set.kill_suidgid {
-                strip(&mut locked, no, true)?;
+                strip_privileges(&mut locked, no, true)?;
             } else if set.size.is_some() {
-                strip(&mut locked, no, false)?;
+                strip_privileges(&mut locked, no, false)?;
             }
             if let Some(perm) = set.perm
                 && let Some(mut acl) = acl_of(&locked, no, acl::ACCESS)?
@@ -129,7 +129,7 @@ impl FileSystem {
             let ctime = Some(set.ctime.unwrap_or(now));
             locked.set_attr(
                 no,
-                SetAttr {
+                AttributeChanges {
                     perm,
                     uid,
                     gid,
@@ -140,15 +140,16 @@ impl FileSystem {
             );
             let now = locked.attr(no);
             if owner || now.perm != attr.perm || set.mtime.is_some() {
-                self.changes.record(&mut locked, no, Change::Attributes)?;
+                self.changes
+                    .record(&mut locked, no, ObjectChange::Attributes)?;
             }
             if has_list && set.perm.is_some() {
                 self.changes
-                    .record(&mut locked, no, Change::Xattr(acl::ACCESS))?;
+                    .record(&mut locked, no, ObjectChange::Xattr(acl::ACCESS))?;
             }
             if capable && locked.xattr(no, CAPABILITY).is_none() {
                 self.changes
-                    .record(&mut locked, no, Change::Xattr(CAPABILITY))?;
+                    .record(&mut locked, no, ObjectChange::Xattr(CAPABILITY))?;
             }
             Ok(now)
         })
@@ -163,33 +164,34 @@ impl FileSystem {
     /// The content of a locked file changed now.
     pub(crate) fn content_changed(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         no: ObjectNo,
-        what: Change<'_>,
+        what: ObjectChange<'_>,
         kill_suidgid: bool,
     ) -> Result<(), StoreError> {
         // This comes first: whether it is the first change decides on its base.
         self.changes.record(locked, no, what)?;
         let before = (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some());
-        strip(locked, no, kill_suidgid)?;
+        strip_privileges(locked, no, kill_suidgid)?;
         if before != (locked.attr(no).perm, locked.xattr(no, CAPABILITY).is_some()) {
-            self.changes.record(locked, no, Change::Attributes)?;
-            self.changes.record(locked, no, Change::Xattr(CAPABILITY))?;
+            self.changes.record(locked, no, ObjectChange::Attributes)?;
+            self.changes
+                .record(locked, no, ObjectChange::Xattr(CAPABILITY))?;
         }
         let now = Some(self.volume.now());
         locked.set_attr(
             no,
-            SetAttr {
+            AttributeChanges {
                 mtime: now,
                 ctime: now,
-                ..SetAttr::default()
+                ..AttributeChanges::default()
             },
         );
         Ok(())
     }
 
     /// Notes that an object was read, if the policy wants it.
-    pub(crate) fn accessed(&self, attr: &Attr) {
+    pub(crate) fn note_access(&self, attr: &Attr) {
         let now = self.volume.now();
         if !self.store().is_read_only()
             && self
@@ -204,7 +206,11 @@ impl FileSystem {
 
 /// Takes capabilities away, and with `ids` also set-user-id and set-group-id; directories keep
 /// theirs.
-fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreError> {
+fn strip_privileges(
+    locked: &mut LockedObjects<'_>,
+    no: ObjectNo,
+    ids: bool,
+) -> Result<(), StoreError> {
     let attr = locked.attr(no);
     if attr.kind.is_dir() {
         return Ok(());
@@ -219,9 +225,9 @@ fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreEr
     if ids && perm != attr.perm {
         locked.set_attr(
             no,
-            SetAttr {
+            AttributeChanges {
                 perm: Some(perm),
-                ..SetAttr::default()
+                ..AttributeChanges::default()
             },
         );
     }
@@ -230,7 +236,7 @@ fn strip(locked: &mut Locked<'_>, no: ObjectNo, ids: bool) -> Result<(), StoreEr
 
 /// An access control list of a locked object. Only well-formed ones are ever stored.
 pub(crate) fn acl_of(
-    locked: &Locked<'_>,
+    locked: &LockedObjects<'_>,
     no: ObjectNo,
     name: &[u8],
 ) -> Result<Option<Acl>, FsError> {
@@ -246,7 +252,7 @@ pub(crate) fn acl_of(
 }
 
 /// Refuses what has no content to read and write.
-pub(crate) fn is_file(attr: &Attr) -> Result<(), FsError> {
+pub(crate) fn require_file(attr: &Attr) -> Result<(), FsError> {
     match attr.kind {
         FileType::File => Ok(()),
         FileType::Dir => Err(FsError::IsDir),

@@ -8,7 +8,7 @@
 //!    rings. See `pace` for when cleaning ends.
 
 use crate::FileSystem;
-use crate::pace::{Look, Pace, Rounds};
+use crate::cleaning_pace::{CleaningDecision, CleaningInputs, RoundHistory};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use teal_log::StoreError;
@@ -65,7 +65,7 @@ impl FileSystem {
     }
 
     fn try_step(&self) -> Result<Option<Duration>, StoreError> {
-        let look = self.look();
+        let look = self.cleaning_inputs();
         self.volume.reclaim_next(&*self.changes);
         let mut wait = self.store().tick()?;
         if self.store().unfolded_bytes() > UNFOLDED_MAX {
@@ -73,17 +73,18 @@ impl FileSystem {
         }
         let rounds = self.background.lock().rounds;
         let mut cleaned = false;
-        match rounds.pace(&look) {
-            Pace::Clean {
+        match rounds.decide(&look) {
+            CleaningDecision::Clean {
                 segments,
                 fullest_percent,
             } => {
                 self.store().clean(segments, fullest_percent)?;
-                self.background.lock().rounds = Rounds::after(&look, &self.look());
+                self.background.lock().rounds =
+                    RoundHistory::after_round(&look, &self.cleaning_inputs());
                 cleaned = true;
             }
-            Pace::Later(time) => wait = Some(wait.map_or(time, |due| due.min(time))),
-            Pace::Rest => {}
+            CleaningDecision::Later(time) => wait = Some(wait.map_or(time, |due| due.min(time))),
+            CleaningDecision::Rest => {}
         }
         Ok(if self.volume.has_waiting_orphans() || cleaned {
             Some(Duration::ZERO)
@@ -92,7 +93,7 @@ impl FileSystem {
         })
     }
 
-    fn look(&self) -> Look {
+    fn cleaning_inputs(&self) -> CleaningInputs {
         let now = self.volume.monotonic();
         let more = self.volume.commit_signal().take_written();
         let mut background = self.background.lock();
@@ -102,9 +103,9 @@ impl FileSystem {
         }
         let (written, quiet) = (background.written, now.saturating_sub(background.since));
         drop(background);
-        Look {
+        CleaningInputs {
             space: self.store().space(),
-            counts: self.store().counts(),
+            counts: self.store().counter_values(),
             written,
             quiet,
             percent: self.store().settings().clean_below_percent,

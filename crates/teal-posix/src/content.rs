@@ -7,12 +7,12 @@
 //! 3. What is read is as it is at one moment between the call and the answer.
 
 use crate::FileSystem;
-use crate::attributes::is_file;
+use crate::attributes::require_file;
 use crate::seeded::{Bug, bug};
-use teal_log::{Cost, Locked, Parts};
+use teal_log::{Cost, LockedObjects, ScatteredBytes};
 use teal_types::limits::{FILE_MAX, TARGET_MAX};
-use teal_types::{FileType, ObjectNo, Ranges};
-use teal_volume::{Base, Change, NearbyContent, Placement, WRITE_STEP};
+use teal_types::{ByteRanges, FileType, ObjectNo};
+use teal_volume::{ChangeBase, NearbyContent, ObjectChange, WRITE_STEP, WritePlacement};
 use teal_volume::{FsError, Invalidation, Moment};
 
 /// How to write.
@@ -45,16 +45,16 @@ pub enum FallocateMode {
 }
 
 /// What a read found.
-enum Content<'a> {
+enum ReadContent<'a> {
     /// It was in the store.
-    Here(Parts),
+    Here(ScatteredBytes),
     /// It was read from a device nearby, and is to be kept.
     Nearby(NearbyContent<'a>),
 }
 
 /// What one step of a write has done.
 #[derive(Debug, Clone, Copy, Default)]
-struct Written {
+struct WrittenStep {
     bytes: usize,
     /// They lie elsewhere than where the caller takes them to be.
     is_moved: bool,
@@ -81,7 +81,7 @@ impl FallocateMode {
 
 /// What `lseek` looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seek {
+pub enum SeekTarget {
     /// The next data.
     Data,
     /// The next hole; the end of the file counts as one.
@@ -101,7 +101,12 @@ impl FileSystem {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_parts(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Parts, FsError> {
+    pub fn read_parts(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+    ) -> Result<ScatteredBytes, FsError> {
         let mut said = Err(FsError::Stale);
         self.read_then(no, offset, len, |parts| said = parts);
         said
@@ -114,37 +119,43 @@ impl FileSystem {
         no: ObjectNo,
         offset: u64,
         len: usize,
-        answer: impl FnOnce(Result<Parts, FsError>),
+        answer: impl FnOnce(Result<ScatteredBytes, FsError>),
     ) {
         match self.read_or_bring(no, offset, len) {
-            Ok(Content::Here(parts)) => answer(Ok(parts)),
-            Ok(Content::Nearby(NearbyContent { parts, keep })) => {
+            Ok(ReadContent::Here(parts)) => answer(Ok(parts)),
+            Ok(ReadContent::Nearby(NearbyContent { parts, keep })) => {
                 answer(Ok(parts));
                 keep();
-                self.residency.used(no, offset.saturating_add(len as u64));
+                self.residency
+                    .note_read(no, offset.saturating_add(len as u64));
             }
             Err(e) => answer(Err(e)),
         }
     }
 
     /// Reads what is here or nearby, and has the rest brought here.
-    fn read_or_bring(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Content<'_>, FsError> {
+    fn read_or_bring(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        len: usize,
+    ) -> Result<ReadContent<'_>, FsError> {
         let end = offset.saturating_add(len as u64);
         loop {
             let reading = self.residency.lock_for_reading(no);
             let attr = self.getattr(no)?;
-            is_file(&attr)?;
-            let is_here = !self.residency.absent(no)?.touches(offset, end);
+            require_file(&attr)?;
+            let is_here = !self.residency.absent_ranges(no)?.overlaps(offset, end);
             if is_here {
-                self.residency.used(no, end);
+                self.residency.note_read(no, end);
                 let parts = self.store().read_parts(no, offset, len)?;
-                self.accessed(&attr);
-                return Ok(Content::Here(parts));
+                self.note_access(&attr);
+                return Ok(ReadContent::Here(parts));
             }
             drop(reading);
             if let Some(nearby) = self.residency.read_nearby(&attr, offset, end)? {
-                self.accessed(&attr);
-                return Ok(Content::Nearby(nearby));
+                self.note_access(&attr);
+                return Ok(ReadContent::Nearby(nearby));
             }
             self.residency.make_present(no, offset, end)?;
         }
@@ -160,7 +171,7 @@ impl FileSystem {
             return Err(FsError::Invalid);
         }
         let target = self.store().read(no, 0, TARGET_MAX)?;
-        self.accessed(&attr);
+        self.note_access(&attr);
         Ok(target)
     }
 
@@ -209,7 +220,7 @@ impl FileSystem {
         asked: u64,
         data: &[u8],
         flags: WriteFlags,
-    ) -> Result<Written, FsError> {
+    ) -> Result<WrittenStep, FsError> {
         let mut cost = self.cost_of_content(no, Cost::write(data.len() as u64))?;
         if !flags.append
             && !flags.asks_for_end
@@ -218,11 +229,11 @@ impl FileSystem {
             cost = cost.replacing();
         }
         let _content = self.residency.lock_for_changing(no);
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[no])?;
         let attr = locked.attr(no);
-        is_file(&attr)?;
-        let (flags, base) = self.placed(no, asked, attr.size, flags);
+        require_file(&attr)?;
+        let (flags, base) = self.place_write(no, asked, attr.size, flags);
         let offset = if flags.append && !bug(Bug::AppendedAtStaleSize) {
             attr.size
         } else {
@@ -234,7 +245,7 @@ impl FileSystem {
             return if room == 0 {
                 Err(FsError::FileTooBig)
             } else {
-                Ok(Written::default())
+                Ok(WrittenStep::default())
             };
         }
         locked.write(no, offset, data)?;
@@ -244,14 +255,14 @@ impl FileSystem {
         let is_append = flags.append || flags.asks_for_end && offset == attr.size;
         let (from, to) = (offset, end);
         let changed = if is_append {
-            Change::Append { from, to, base }
+            ObjectChange::Append { from, to, base }
         } else {
-            Change::Data { from, to, base }
+            ObjectChange::Data { from, to, base }
         };
         self.content_changed(&mut locked, no, changed, flags.kill_suidgid)?;
-        self.kernel_extended(&locked, no, asked.saturating_add(data.len() as u64));
+        self.note_kernel_extended(&locked, no, asked.saturating_add(data.len() as u64));
         self.count_written(data.len() as u64);
-        Ok(Written {
+        Ok(WrittenStep {
             bytes: data.len(),
             is_moved: flags.asks_for_end && offset != asked,
         })
@@ -259,65 +270,80 @@ impl FileSystem {
 
     /// Decides whether a write to a locked file appends, and which state of the file it was made
     /// in.
-    fn placed(&self, no: ObjectNo, asked: u64, size: u64, flags: WriteFlags) -> (WriteFlags, Base) {
+    fn place_write(
+        &self,
+        no: ObjectNo,
+        asked: u64,
+        size: u64,
+        flags: WriteFlags,
+    ) -> (WriteFlags, ChangeBase) {
         if flags.append {
-            return (flags, Base::Position);
+            return (flags, ChangeBase::Position);
         }
         let stale = self.volume.stale_files();
-        match stale.place(no, asked, size, flags.asks_for_end) {
-            Placement::Offset(given) => (flags, given.map_or(Base::Position, Base::Given)),
-            Placement::End => {
+        match stale.place_write(no, asked, size, flags.asks_for_end) {
+            WritePlacement::Offset(given) => {
+                (flags, given.map_or(ChangeBase::Position, ChangeBase::Given))
+            }
+            WritePlacement::End => {
                 let flags = WriteFlags {
                     append: true,
                     ..flags
                 };
-                let installed = stale.installed(no);
-                (flags, installed.map_or(Base::Position, Base::Installed))
+                let installed = stale.installed_commit(no);
+                (
+                    flags,
+                    installed.map_or(ChangeBase::Position, ChangeBase::Installed),
+                )
             }
         }
     }
 
     /// Returns which state of a locked file a change was made in that is no write and begins at
     /// `offset`.
-    pub(crate) fn base_of(&self, no: ObjectNo, offset: u64, size: u64) -> Base {
-        match self.volume.stale_files().place(no, offset, size, false) {
-            Placement::Offset(Some(given)) => Base::Given(given),
-            Placement::Offset(None) | Placement::End => Base::Position,
+    pub(crate) fn base_of(&self, no: ObjectNo, offset: u64, size: u64) -> ChangeBase {
+        match self
+            .volume
+            .stale_files()
+            .place_write(no, offset, size, false)
+        {
+            WritePlacement::Offset(Some(given)) => ChangeBase::Given(given),
+            WritePlacement::Offset(None) | WritePlacement::End => ChangeBase::Position,
         }
     }
 
     /// The kernel takes `end` for the end of a locked file, after its own change, if it believed it
     /// to be before that.
-    pub(crate) fn kernel_extended(&self, locked: &Locked<'_>, no: ObjectNo, end: u64) {
+    pub(crate) fn note_kernel_extended(&self, locked: &LockedObjects<'_>, no: ObjectNo, end: u64) {
         let size = locked.attr(no).size;
-        self.volume.stale_files().kernel_raised(no, end, size);
+        self.volume.stale_files().note_kernel_size(no, end, size);
     }
 
     /// The kernel was told that a file ends no earlier than at `end`
     /// ([`Invalidation::Grown`](crate::Invalidation::Grown)).
-    pub fn kernel_raised(&self, no: ObjectNo, end: u64) {
+    pub fn note_kernel_size(&self, no: ObjectNo, end: u64) {
         let Ok(attr) = self.store().attr(no) else {
             return;
         };
         let stale = self.volume.stale_files();
         if attr.size < end {
-            stale.may_hold(no, end);
+            stale.note_possible_size(no, end);
             let changed = Invalidation::Attributes(no);
             self.volume.invalidations().tell(changed);
         }
-        stale.kernel_raised(no, end, attr.size);
+        stale.note_kernel_size(no, end, attr.size);
     }
 
     /// The present moment: what begins now sees all content that was replaced before.
-    pub fn moment(&self) -> Moment {
-        self.volume.stale_files().moment()
+    pub fn current_moment(&self) -> Moment {
+        self.volume.stale_files().current_moment()
     }
 
     /// The kernel was given attributes or content of these objects by the answer to a request that
     /// began at `since`.
-    pub fn was_given(&self, objects: &[ObjectNo], since: Moment) {
+    pub fn note_given(&self, objects: &[ObjectNo], since: Moment) {
         for no in objects {
-            if self.volume.stale_files().was_given(*no, since)
+            if self.volume.stale_files().note_given(*no, since)
                 && let Ok(attr) = self.store().attr(*no)
             {
                 self.volume.invalidations().content_changed(*no, attr.size);
@@ -344,9 +370,9 @@ impl FileSystem {
             .filter(|end| *end <= FILE_MAX)
             .ok_or(FsError::FileTooBig)?;
         self.volume.name_damage(no, || {
-            is_file(&self.store().attr(no)?)?;
+            require_file(&self.store().attr(no)?)?;
             if matches!(mode, FallocateMode::Allocate { .. })
-                && self.holes(no, offset, end)? > self.store().space().free
+                && self.bytes_in_holes(no, offset, end)? > self.store().space().free
             {
                 return Err(FsError::NoSpace);
             }
@@ -355,18 +381,18 @@ impl FileSystem {
                 cost = cost.freeing();
             }
             if !matches!(mode, FallocateMode::Allocate { .. }) {
-                self.thin_out(no, offset, end)?;
+                self.punch_shared_in_steps(no, offset, end)?;
             }
             let _content = self.residency.lock_for_changing(no);
-            let op = self.begin(cost)?;
+            let op = self.begin_operation(cost)?;
             let mut locked = op.lock(&[no])?;
             let size = locked.attr(no).size;
             let base = self.base_of(no, offset, size);
             let changed = if matches!(mode, FallocateMode::Allocate { .. }) {
-                Change::Truncate { size, base }
+                ObjectChange::Truncate { size, base }
             } else {
                 locked.punch(no, offset, end)?;
-                Change::Data {
+                ObjectChange::Data {
                     from: offset,
                     to: end,
                     base,
@@ -383,14 +409,14 @@ impl FileSystem {
             }
             self.content_changed(&mut locked, no, changed, false)?;
             if !keep_size {
-                self.kernel_extended(&locked, no, end);
+                self.note_kernel_extended(&locked, no, end);
             }
             Ok(())
         })
     }
 
     /// Bytes of a range that no data fills.
-    fn holes(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
+    fn bytes_in_holes(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
         let (mut at, mut holes) = (offset, 0);
         while at < end {
             let data = self.store().seek(no, at, false)?.unwrap_or(end).min(end);
@@ -407,11 +433,11 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::BehindEnd`] behind the end of the file, or when there is no more data; otherwise as [`read`](Self::read).
-    pub fn seek(&self, no: ObjectNo, offset: u64, what: Seek) -> Result<u64, FsError> {
+    pub fn seek(&self, no: ObjectNo, offset: u64, what: SeekTarget) -> Result<u64, FsError> {
         self.volume.name_damage(no, || {
-            is_file(&self.store().attr(no)?)?;
-            let absent = self.residency.absent(no)?;
-            let found = self.store().seek(no, offset, what == Seek::Hole)?;
+            require_file(&self.store().attr(no)?)?;
+            let absent = self.residency.absent_ranges(no)?;
+            let found = self.store().seek(no, offset, what == SeekTarget::Hole)?;
             if absent.is_empty() {
                 return found.ok_or(FsError::BehindEnd);
             }
@@ -424,23 +450,27 @@ impl FileSystem {
         &self,
         no: ObjectNo,
         offset: u64,
-        what: Seek,
-        absent: &Ranges,
+        what: SeekTarget,
+        absent: &ByteRanges,
     ) -> Result<u64, FsError> {
         let size = self.store().attr(no)?.size;
         if offset >= size {
             return Err(FsError::BehindEnd);
         }
         let mut at = offset;
-        if what == Seek::Data {
+        if what == SeekTarget::Data {
             let here = self.store().seek(no, at, false)?;
-            let there = absent.within(at, size).iter().next().map(|(from, _)| from);
+            let there = absent
+                .clipped_to(at, size)
+                .iter()
+                .next()
+                .map(|(from, _)| from);
             let next = here.into_iter().chain(there).min();
             return next.ok_or(FsError::BehindEnd);
         }
         while at < size {
             let hole = self.store().seek(no, at, true)?.unwrap_or(size);
-            let behind = absent.within(hole, size);
+            let behind = absent.clipped_to(hole, size);
             match behind.iter().next().filter(|(from, _)| *from == hole) {
                 Some((_, to)) => at = to,
                 None => return Ok(hole),
@@ -451,7 +481,12 @@ impl FileSystem {
 
     /// Punches shared content of a range in steps, all but the last: each piece of it changes a
     /// count in the store's table, and an operation is to stay small.
-    pub(crate) fn thin_out(&self, no: ObjectNo, from: u64, end: u64) -> Result<(), FsError> {
+    pub(crate) fn punch_shared_in_steps(
+        &self,
+        no: ObjectNo,
+        from: u64,
+        end: u64,
+    ) -> Result<(), FsError> {
         let step = self.options.reclaim_step;
         if end.saturating_sub(from) <= step || !self.store().has_shared(no)? {
             return Ok(());
@@ -464,16 +499,16 @@ impl FileSystem {
         {
             at = data + step;
             let _content = self.residency.lock_for_changing(no);
-            let op = self.begin(
+            let op = self.begin_operation(
                 self.cost_of_content(no, Cost::cut().with_piece(0))?
                     .freeing(),
             )?;
             let mut locked = op.lock(&[no])?;
             locked.punch(no, data, at)?;
-            let changed = Change::Data {
+            let changed = ObjectChange::Data {
                 from: data,
                 to: at,
-                base: Base::Position,
+                base: ChangeBase::Position,
             };
             self.content_changed(&mut locked, no, changed, false)?;
         }

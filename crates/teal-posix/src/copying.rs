@@ -16,11 +16,11 @@
 //! 3. Where the store can share nothing (small files, offsets that do not meet, a block that has
 //!    been shared too often), bytes are copied.
 
-use crate::attributes::is_file;
+use crate::attributes::require_file;
 use crate::{FileSystem, WriteFlags};
 use teal_log::Cost;
 use teal_types::{BLOCK, ObjectNo};
-use teal_volume::Change;
+use teal_volume::ObjectChange;
 use teal_volume::{FsError, WRITE_STEP};
 
 /// Most bytes one copy moves by reading and writing before it answers.
@@ -33,15 +33,15 @@ const SHARE_LEAST: u64 = 4 * BLOCK;
 const COMMIT_FROM: u64 = 64 * BLOCK;
 
 /// A place in a file.
-type Place = (ObjectNo, u64);
+type FilePlace = (ObjectNo, u64);
 
-fn behind((no, at): Place, done: u64) -> Place {
+fn advance_place((no, at): FilePlace, done: u64) -> FilePlace {
     (no, at.saturating_add(done))
 }
 
 /// How a copy is going on.
 #[derive(Default)]
-struct Progress {
+struct CopyProgress {
     /// Bytes done, and of them those that were read and written.
     done: u64,
     copied: u64,
@@ -56,27 +56,27 @@ impl FileSystem {
     /// [`FsError::Invalid`] for overlapping ranges of one file, and as [`write`](Self::write).
     pub fn copy_file_range(
         &self,
-        from: Place,
-        to: Place,
+        from: FilePlace,
+        to: FilePlace,
         len: u64,
         flags: WriteFlags,
     ) -> Result<u64, FsError> {
         let source = self.getattr(from.0)?;
-        is_file(&source)?;
-        is_file(&self.getattr(to.0)?)?;
+        require_file(&source)?;
+        require_file(&self.getattr(to.0)?)?;
         let len = len.min(source.size.saturating_sub(from.1));
         if from.0 == to.0 && from.1.abs_diff(to.1) < len {
             return Err(FsError::Invalid);
         }
-        let mut progress = Progress::default();
+        let mut progress = CopyProgress::default();
         while progress.done < len.min(SHARE_MAX) && progress.copied < COPY_MAX {
             let step = self
                 .residency
                 .wait_for_queue(len - progress.done)
                 .and_then(|()| {
                     self.copy_step(
-                        behind(from, progress.done),
-                        behind(to, progress.done),
+                        advance_place(from, progress.done),
+                        advance_place(to, progress.done),
                         len,
                         flags,
                         &mut progress,
@@ -90,18 +90,18 @@ impl FileSystem {
             }
         }
         if progress.done > progress.copied {
-            self.accessed(&source);
+            self.note_access(&source);
         }
         Ok(progress.done)
     }
 
     fn copy_step(
         &self,
-        from: Place,
-        to: Place,
+        from: FilePlace,
+        to: FilePlace,
         len: u64,
         flags: WriteFlags,
-        progress: &mut Progress,
+        progress: &mut CopyProgress,
     ) -> Result<u64, FsError> {
         let left = len - progress.done;
         let inside = from.1 % BLOCK;
@@ -129,32 +129,32 @@ impl FileSystem {
 
     fn share_step(
         &self,
-        from: Place,
-        to: Place,
+        from: FilePlace,
+        to: FilePlace,
         len: u64,
         flags: WriteFlags,
-        progress: &mut Progress,
+        progress: &mut CopyProgress,
     ) -> Result<u64, FsError> {
-        let mut sharing = self.store().sharing(from, to, len)?;
+        let mut sharing = self.store().plan_share(from, to, len)?;
         if sharing.uncommitted >= COMMIT_FROM
             && !std::mem::replace(&mut progress.has_committed, true)
         {
             self.store().commit()?;
-            sharing = self.store().sharing(from, to, len)?;
+            sharing = self.store().plan_share(from, to, len)?;
         }
         if sharing.bytes == 0 {
             return Ok(0);
         }
         let cost = sharing
             .cost
-            .and(self.cost_of_content(to.0, Cost::write(0))?);
+            .and_also(self.cost_of_content(to.0, Cost::write(0))?);
         let _absence = self.residency.lock_for_changing(to.0);
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[from.0, to.0])?;
         if self
             .residency
-            .absent(from.0)?
-            .touches(from.1, from.1.saturating_add(len))
+            .absent_ranges(from.0)?
+            .overlaps(from.1, from.1.saturating_add(len))
         {
             // Not all of it is here: reading it fetches it.
             return Ok(0);
@@ -162,13 +162,13 @@ impl FileSystem {
         let done = locked.share(from, to, len, &sharing)?;
         if done > 0 {
             let base = self.base_of(to.0, to.1, locked.attr(to.0).size);
-            let changed = Change::Data {
+            let changed = ObjectChange::Data {
                 from: to.1,
                 to: to.1 + done,
                 base,
             };
             self.content_changed(&mut locked, to.0, changed, flags.kill_suidgid)?;
-            self.kernel_extended(&locked, to.0, to.1 + done);
+            self.note_kernel_extended(&locked, to.0, to.1 + done);
             self.count_written(cost.bytes());
         }
         Ok(done)

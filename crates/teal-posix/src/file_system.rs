@@ -1,30 +1,30 @@
 //! A mounted volume: what its operations work on.
 
-use crate::background_state::Background;
+use crate::background_state::BackgroundState;
 use crate::options::FileSystemOptions;
 use crate::sync_queue::SyncQueue;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use teal_device::Upstream;
 use teal_env::Clock;
-use teal_log::{Cost, Op, Store, StoreError};
-use teal_replica::{Replica, UpstreamOptions, Whereabouts};
+use teal_log::{Cost, Store, StoreError, StoreOperation};
+use teal_replica::{ContentLocations, Replica, UpstreamOptions};
 use teal_types::{Name, ObjectNo};
-use teal_volume::{Changes, FsError, InvalidationSink, Residency, Standalone, Volume};
+use teal_volume::{ChangeRecorder, FsError, InvalidationSink, Residency, Standalone, Volume};
 
 /// A mounted local volume. All methods may be called from any thread.
 pub struct FileSystem {
     pub(crate) volume: Arc<Volume>,
     pub(crate) options: FileSystemOptions,
     /// Is told of every change.
-    pub(crate) changes: Arc<dyn Changes>,
+    pub(crate) changes: Arc<dyn ChangeRecorder>,
     /// Brings what is not here.
     pub(crate) residency: Arc<dyn Residency>,
     /// What both of these are, if the volume has a server; it is started and ended together with
     /// this.
     pub(crate) replica: Option<Arc<Replica>>,
     pub(crate) syncs: Arc<SyncQueue>,
-    pub(crate) background: Mutex<Background>,
+    pub(crate) background: Mutex<BackgroundState>,
 }
 
 impl std::fmt::Debug for FileSystem {
@@ -49,7 +49,7 @@ impl FileSystem {
     ) -> Result<Arc<Self>, FsError> {
         let volume = Volume::new(store, clock, options.reclaim_step);
         let replica = Replica::without_server(&volume)?;
-        Ok(Self::with(volume, options, replica))
+        Ok(Self::assemble(volume, options, replica))
     }
 
     /// Returns a file system of an open store that is, or becomes, a replica of the volume behind
@@ -70,15 +70,15 @@ impl FileSystem {
     ) -> Result<Arc<Self>, FsError> {
         let volume = Volume::new(store, clock, options.reclaim_step);
         let replica = Replica::of_server(&volume, upstream, device, of_upstream, joins)?;
-        Ok(Self::with(volume, options, Some(replica)))
+        Ok(Self::assemble(volume, options, Some(replica)))
     }
 
-    fn with(
+    fn assemble(
         volume: Arc<Volume>,
         options: FileSystemOptions,
         replica: Option<Arc<Replica>>,
     ) -> Arc<Self> {
-        let (changes, residency): (Arc<dyn Changes>, Arc<dyn Residency>) = match &replica {
+        let (changes, residency): (Arc<dyn ChangeRecorder>, Arc<dyn Residency>) = match &replica {
             Some(replica) => (Arc::clone(replica) as _, Arc::clone(replica) as _),
             None => (Arc::new(Standalone), Arc::new(Standalone)),
         };
@@ -109,10 +109,10 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::Stale`], [`FsError::Invalid`].
-    pub fn whereabouts(&self, no: ObjectNo) -> Result<Whereabouts, FsError> {
+    pub fn locate_content(&self, no: ObjectNo) -> Result<ContentLocations, FsError> {
         match &self.replica {
-            Some(replica) => replica.whereabouts(no),
-            None => Whereabouts::without_server(&self.volume, no),
+            Some(replica) => replica.locate_content(no),
+            None => ContentLocations::without_server(&self.volume, no),
         }
     }
 
@@ -139,8 +139,8 @@ impl FileSystem {
     }
 
     /// Starts an operation.
-    pub(crate) fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
-        self.volume.begin(cost, &*self.changes)
+    pub(crate) fn begin_operation(&self, cost: Cost) -> Result<StoreOperation<'_>, StoreError> {
+        self.volume.begin_operation(cost, &*self.changes)
     }
 
     /// Returns the name that an operation in `parent` is about. That `parent` is a directory is
@@ -150,7 +150,7 @@ impl FileSystem {
             return Err(FsError::NotDir);
         }
         let name = Name::new(name)?;
-        self.residency.list(parent)?;
+        self.residency.make_listed(parent)?;
         Ok(name)
     }
 }

@@ -47,11 +47,11 @@ impl FileSystem {
             if !attr.kind.is_dir() {
                 return Err(FsError::NotDir);
             }
-            self.residency.list(dir)?;
-            self.accessed(&attr);
+            self.residency.make_listed(dir)?;
+            self.note_access(&attr);
             let mut at = cookie;
             loop {
-                let piece = self.piece(dir, at)?;
+                let piece = self.read_piece(dir, at)?;
                 let Some(last) = piece.last() else {
                     return Ok(());
                 };
@@ -101,7 +101,7 @@ impl FileSystem {
         failed.map_or(Ok(()), Err)
     }
 
-    fn piece(&self, dir: ObjectNo, after: u64) -> Result<Vec<DirEntry>, FsError> {
+    fn read_piece(&self, dir: ObjectNo, after: u64) -> Result<Vec<DirEntry>, FsError> {
         let mut piece = Vec::new();
         let dot = |cookie, object, name: &[u8]| DirEntry {
             cookie,

@@ -1,10 +1,10 @@
 //! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
 
 use crate::FileSystem;
-use teal_log::{Cost, Locked, Op, StoreError};
+use teal_log::{Cost, LockedObjects, StoreError, StoreOperation};
 use teal_types::{Name, ObjectNo};
 use teal_volume::FsError;
-use teal_volume::{Change, Fate, touch_directory, touch_object};
+use teal_volume::{ObjectChange, ObjectFate, touch_directory, touch_object};
 
 /// How often an operation may find that its names led elsewhere before it shuts out all others.
 const RETRIES: u32 = 8;
@@ -32,7 +32,7 @@ impl FileSystem {
     /// # Errors
     /// [`FsError::IsDir`], and as [`lookup`](Self::lookup).
     pub fn unlink(&self, parent: ObjectNo, name: &[u8]) -> Result<(), FsError> {
-        self.remove(parent, name, false)
+        self.remove_name(parent, name, false)
     }
 
     /// Removes an empty directory.
@@ -40,10 +40,10 @@ impl FileSystem {
     /// # Errors
     /// [`FsError::NotDir`], [`FsError::NotEmpty`], and as [`lookup`](Self::lookup).
     pub fn rmdir(&self, parent: ObjectNo, name: &[u8]) -> Result<(), FsError> {
-        self.remove(parent, name, true)
+        self.remove_name(parent, name, true)
     }
 
-    fn remove(&self, parent: ObjectNo, name: &[u8], dir: bool) -> Result<(), FsError> {
+    fn remove_name(&self, parent: ObjectNo, name: &[u8], dir: bool) -> Result<(), FsError> {
         let fate = self.volume.name_damage(parent, || {
             let name = self.name_in(parent, name)?;
             self.list_below(parent, &name)?;
@@ -59,7 +59,7 @@ impl FileSystem {
             && let Some((child, kind)) = self.store().lookup(parent, name)?
             && kind.is_dir()
         {
-            self.residency.list(child)?;
+            self.residency.make_listed(child)?;
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ impl FileSystem {
         parent: ObjectNo,
         name: &Name,
         dir: bool,
-    ) -> Result<Option<Fate>, FsError> {
+    ) -> Result<Option<ObjectFate>, FsError> {
         let (child, kind) = self
             .store()
             .lookup(parent, name)?
@@ -83,7 +83,7 @@ impl FileSystem {
             // Something in it that is not here: nobody has said it is empty.
             return Err(FsError::NotEmpty);
         }
-        let op = self.begin(
+        let op = self.begin_operation(
             self.volume
                 .cost_of_names(Cost::unlink(), &[parent, child])?
                 .freeing(),
@@ -94,10 +94,11 @@ impl FileSystem {
         if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
             return Ok(None);
         }
-        if dir && locked.entries(child) > 0 {
+        if dir && locked.entry_count(child) > 0 {
             return Err(FsError::NotEmpty);
         }
-        self.changes.record(&mut locked, child, Change::Names)?;
+        self.changes
+            .record(&mut locked, child, ObjectChange::Names)?;
         locked.remove_entry(parent, name)?;
         let now = self.volume.now();
         touch_directory(&mut locked, parent, now);
@@ -113,10 +114,10 @@ impl FileSystem {
 /// Locks directories that were named by the caller and objects that were found by name; `None` when
 /// one of the latter is gone.
 pub(crate) fn lock_found<'o>(
-    op: &'o Op<'_>,
+    op: &'o StoreOperation<'_>,
     dirs: &[ObjectNo],
     found: &[ObjectNo],
-) -> Result<Option<Locked<'o>>, StoreError> {
+) -> Result<Option<LockedObjects<'o>>, StoreError> {
     match op.lock(&[dirs, found].concat()) {
         Err(StoreError::NotFound(no)) if !dirs.contains(&no) => Ok(None),
         locked => locked.map(Some),

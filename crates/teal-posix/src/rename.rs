@@ -10,10 +10,10 @@
 
 use crate::FileSystem;
 use crate::remove::lock_found;
-use teal_log::{Cost, Locked};
+use teal_log::{Cost, LockedObjects};
 use teal_types::{FileType, Name, ObjectNo};
 use teal_volume::FsError;
-use teal_volume::{Change, Fate, touch_directory, touch_object};
+use teal_volume::{ObjectChange, ObjectFate, touch_directory, touch_object};
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -48,7 +48,7 @@ impl RenameMode {
 }
 
 /// Both ends of a rename.
-struct Ends {
+struct RenameEnds {
     from: (ObjectNo, Name),
     to: (ObjectNo, Name),
 }
@@ -72,9 +72,9 @@ impl FileSystem {
             // That there is nothing to move is said before anything about where to.
             let to = self
                 .name_in(new_parent, new_name)
-                .or_else(|e| self.find(parent, name).and(Err(e)))?;
+                .or_else(|e| self.find_entry(parent, name).and(Err(e)))?;
             self.list_below(new_parent, &to)?;
-            let ends = Ends {
+            let ends = RenameEnds {
                 from,
                 to: (new_parent, to),
             };
@@ -84,8 +84,12 @@ impl FileSystem {
         Ok(self.changes.after_rename()?)
     }
 
-    fn try_rename(&self, ends: &Ends, mode: RenameMode) -> Result<Option<Fate>, FsError> {
-        let Ends {
+    fn try_rename(
+        &self,
+        ends: &RenameEnds,
+        mode: RenameMode,
+    ) -> Result<Option<ObjectFate>, FsError> {
+        let RenameEnds {
             from: (parent, name),
             to: (new_parent, new_name),
         } = ends;
@@ -130,7 +134,7 @@ impl FileSystem {
             .map(|(no, _)| no)
             .collect();
         let changed = [&objects[..], &[parent, new_parent]].concat();
-        let op = self.begin(self.volume.cost_of_names(Cost::rename(), &changed)?)?;
+        let op = self.begin_operation(self.volume.cost_of_names(Cost::rename(), &changed)?)?;
         let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else {
             return Ok(None);
         };
@@ -140,60 +144,60 @@ impl FileSystem {
             return Ok(None);
         }
         match there {
-            Some((there, _)) if there == found.0 => Ok(Some(Fate::Decided)),
+            Some((there, _)) if there == found.0 => Ok(Some(ObjectFate::Decided)),
             Some((there, _)) if mode == RenameMode::Exchange => {
-                self.exchange(&mut locked, ends, found.0, there)?;
-                Ok(Some(Fate::Decided))
+                self.exchange_names(&mut locked, ends, found.0, there)?;
+                Ok(Some(ObjectFate::Decided))
             }
-            there => self.put(&mut locked, ends, found, there).map(Some),
+            there => self.move_name(&mut locked, ends, found, there).map(Some),
         }
     }
 
-    fn put(
+    fn move_name(
         &self,
-        locked: &mut Locked<'_>,
-        ends: &Ends,
+        locked: &mut LockedObjects<'_>,
+        ends: &RenameEnds,
         (moved, kind): (ObjectNo, FileType),
         there: Option<(ObjectNo, FileType)>,
-    ) -> Result<Fate, FsError> {
-        let Ends { from, to } = ends;
+    ) -> Result<ObjectFate, FsError> {
+        let RenameEnds { from, to } = ends;
         let now = self.volume.now();
         match there.map(|(no, there)| (no, kind.is_dir(), there.is_dir())) {
             None if !locked.is_linked(to.0) => return Err(FsError::NotFound),
             Some((_, true, false)) => return Err(FsError::NotDir),
             Some((_, false, true)) => return Err(FsError::IsDir),
-            Some((no, true, true)) if locked.entries(no) > 0 => return Err(FsError::NotEmpty),
+            Some((no, true, true)) if locked.entry_count(no) > 0 => return Err(FsError::NotEmpty),
             _ => {}
         }
-        let mut fate = Fate::Decided;
-        self.changes.record(locked, moved, Change::Names)?;
+        let mut fate = ObjectFate::Decided;
+        self.changes.record(locked, moved, ObjectChange::Names)?;
         if let Some((there, _)) = there {
-            self.changes.record(locked, there, Change::Names)?;
+            self.changes.record(locked, there, ObjectChange::Names)?;
             locked.remove_entry(to.0, &to.1)?;
             touch_object(locked, there, now);
             fate = self.volume.decide_fate(locked, there, &*self.changes)?;
-            self.changes.replaced(there, moved);
+            self.changes.on_replaced(there, moved);
         }
         locked.remove_entry(from.0, &from.1)?;
         locked.insert_entry(to.0, &to.1, moved)?;
         touch_directory(locked, from.0, now);
         touch_directory(locked, to.0, now);
         touch_object(locked, moved, now);
-        self.changes.moved(moved);
+        self.changes.on_moved(moved);
         Ok(fate)
     }
 
-    fn exchange(
+    fn exchange_names(
         &self,
-        locked: &mut Locked<'_>,
-        ends: &Ends,
+        locked: &mut LockedObjects<'_>,
+        ends: &RenameEnds,
         moved: ObjectNo,
         there: ObjectNo,
     ) -> Result<(), FsError> {
-        let Ends { from, to } = ends;
+        let RenameEnds { from, to } = ends;
         let now = self.volume.now();
-        self.changes.record(locked, moved, Change::Names)?;
-        self.changes.record(locked, there, Change::Names)?;
+        self.changes.record(locked, moved, ObjectChange::Names)?;
+        self.changes.record(locked, there, ObjectChange::Names)?;
         locked.remove_entry(from.0, &from.1)?;
         locked.remove_entry(to.0, &to.1)?;
         locked.insert_entry(from.0, &from.1, there)?;
@@ -202,8 +206,8 @@ impl FileSystem {
         touch_directory(locked, to.0, now);
         touch_object(locked, moved, now);
         touch_object(locked, there, now);
-        self.changes.moved(moved);
-        self.changes.moved(there);
+        self.changes.on_moved(moved);
+        self.changes.on_moved(there);
         Ok(())
     }
 

@@ -2,13 +2,13 @@
 
 use crate::FileSystem;
 use std::sync::Arc;
-use teal_log::{Counts, Settings, Space};
+use teal_log::{Counts, SpaceStatus, StoreSettings};
 use teal_types::{BLOCK, NAME_MAX};
 use teal_volume::FsError;
 
 /// What `statfs` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StatFs {
+pub struct SpaceStatistics {
     /// Bytes in a block, the unit of the next three fields.
     pub block_size: u32,
     /// Blocks that files can take together.
@@ -28,7 +28,7 @@ pub struct StatFs {
 
 /// How a volume is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct VolumeStatus {
     /// What the owner calls it.
     pub label: String,
     /// Identifies the store.
@@ -36,7 +36,7 @@ pub struct Status {
     /// The volume it holds.
     pub volume: u32,
     /// How full it is.
-    pub space: Space,
+    pub space: SpaceStatus,
     /// What the store has done since it was opened.
     pub counts: Counts,
     /// Whether anything waits to be committed.
@@ -50,12 +50,12 @@ pub struct Status {
     /// Whether it was opened for reading only.
     pub read_only: bool,
     /// The settings in force.
-    pub settings: Settings,
+    pub settings: StoreSettings,
 }
 
 /// What was still referred to when a file system ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Remaining {
+pub struct RemainingReferences {
     /// Objects.
     pub held: u64,
     /// Among them those without a name, which the next mount gives back.
@@ -65,10 +65,10 @@ pub struct Remaining {
 impl FileSystem {
     /// Returns what `statfs` shows. There is no limit on objects but space: one takes a sector at
     /// least.
-    pub fn statfs(&self) -> StatFs {
+    pub fn statfs(&self) -> SpaceStatistics {
         let space = self.store().space();
         let files_free = space.free / teal_types::SECTOR;
-        StatFs {
+        SpaceStatistics {
             block_size: BLOCK as u32,
             blocks: space.total / BLOCK,
             free: space.free_of_capacity / BLOCK,
@@ -83,17 +83,17 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::Io`] when the set of orphans cannot be read.
-    pub fn status(&self) -> Result<Status, FsError> {
+    pub fn status(&self) -> Result<VolumeStatus, FsError> {
         let sb = self.store().superblock();
-        Ok(Status {
+        Ok(VolumeStatus {
             label: sb.label.clone(),
             uuid: sb.uuid,
             volume: sb.volume,
             space: self.store().space(),
-            counts: self.store().counts(),
+            counts: self.store().counter_values(),
             dirty: self.store().is_dirty(),
             orphans: self.store().orphans()?.len() as u64,
-            held: self.volume.references().totals().objects,
+            held: self.volume.references().count_totals().objects,
             poisoned: self.store().is_poisoned(),
             read_only: self.store().is_read_only(),
             settings: self.store().settings(),
@@ -115,7 +115,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// [`FsError::Io`] when the store cannot be closed properly; what was not synced may be lost then.
-    pub fn shutdown(self: &Arc<Self>) -> Result<Remaining, FsError> {
+    pub fn shutdown(self: &Arc<Self>) -> Result<RemainingReferences, FsError> {
         if let Some(replica) = &self.replica {
             replica.end_drives();
         }
@@ -127,8 +127,8 @@ impl FileSystem {
             while self.volume.reclaim_next(&*self.changes) {}
             self.store().close()?;
         }
-        let totals = self.volume.references().totals();
-        Ok(Remaining {
+        let totals = self.volume.references().count_totals();
+        Ok(RemainingReferences {
             held: totals.objects,
             orphans: totals.orphans,
         })

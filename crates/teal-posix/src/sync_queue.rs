@@ -14,7 +14,7 @@ const PATIENCE_COMMITS: u32 = 3;
 pub(crate) type Waiter = Box<dyn FnOnce(Result<(), FsError>) + Send>;
 
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct SyncQueueState {
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) running: bool,
     /// How many there were lately: those of the last commit, and those who came during it.
@@ -26,13 +26,13 @@ pub(crate) struct Waiting {
 /// Those who wait; the lock guards the list and nothing is done under it.
 #[derive(Default)]
 pub(crate) struct SyncQueue {
-    pub(crate) state: Mutex<Waiting>,
+    pub(crate) state: Mutex<SyncQueueState>,
     pub(crate) changed: Condvar,
 }
 
 impl SyncQueue {
     /// Takes everybody who waits now, sleeping while nobody does; `None` when it is time to stop.
-    pub(crate) fn next(&self) -> Option<Vec<Waiter>> {
+    pub(crate) fn next_group(&self) -> Option<Vec<Waiter>> {
         let mut state = self.state.lock();
         while state.waiters.is_empty() && state.running {
             self.changed.wait(&mut state);
@@ -46,7 +46,7 @@ impl SyncQueue {
     }
 
     /// Notes a commit for `answered` that took `duration`.
-    pub(crate) fn committed(&self, answered: usize, duration: Duration) {
+    pub(crate) fn note_commit(&self, answered: usize, duration: Duration) {
         let mut state = self.state.lock();
         state.expected = answered + state.waiters.len();
         state.patience = (duration * PATIENCE_COMMITS).min(PATIENCE_MAX);
@@ -79,10 +79,10 @@ mod tests {
     fn who_came_during_a_commit_is_expected_with_those_it_answered() {
         let queue = SyncQueue::default();
         waiting(&queue, 3);
-        queue.committed(2, Duration::from_micros(200));
+        queue.note_commit(2, Duration::from_micros(200));
         assert_eq!(outlook(&queue), (5, Duration::from_micros(600)));
         assert_eq!(
-            queue.next().map(|group| group.len()),
+            queue.next_group().map(|group| group.len()),
             Some(3),
             "nobody else came"
         );
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn patience_has_a_limit_and_who_is_alone_needs_none() {
         let queue = SyncQueue::default();
-        queue.committed(1, Duration::from_secs(9));
+        queue.note_commit(1, Duration::from_secs(9));
         assert_eq!(outlook(&queue), (1, PATIENCE_MAX));
         queue.state.lock().running = true;
         waiting(&queue, 1);
-        assert_eq!(queue.next().map(|group| group.len()), Some(1));
+        assert_eq!(queue.next_group().map(|group| group.len()), Some(1));
     }
 }

@@ -43,7 +43,7 @@ impl FileSystem {
 }
 
 fn run(file_system: &Weak<FileSystem>, queue: &SyncQueue) {
-    while let Some(waiters) = queue.next() {
+    while let Some(waiters) = queue.next_group() {
         let Some(file_system) = file_system.upgrade() else {
             return;
         };
@@ -51,7 +51,7 @@ fn run(file_system: &Weak<FileSystem>, queue: &SyncQueue) {
         let result = file_system
             .sync()
             .and_then(|()| file_system.sync_at_server());
-        queue.committed(
+        queue.note_commit(
             waiters.len(),
             file_system.volume.monotonic().saturating_sub(began),
         );

@@ -4,13 +4,13 @@
 //! # Guarantees
 //! 1. A list and the mode it goes with change in one operation.
 
-use crate::acl::{Acl, Which};
+use crate::acl::{Acl, AclKind};
 use crate::{Caller, FileSystem};
-use teal_log::{Cost, Locked, SetAttr};
+use teal_log::{AttributeChanges, Cost, LockedObjects};
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, ObjectNo};
 use teal_volume::FsError;
-use teal_volume::{Change, touch_object};
+use teal_volume::{ObjectChange, touch_object};
 
 const S_ISGID: u16 = 0o2000;
 
@@ -45,7 +45,7 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
     if name.is_empty() || name.len() > XATTR_NAME_MAX {
         return Err(FsError::Range);
     }
-    if Which::of(name).is_some() {
+    if AclKind::of_xattr(name).is_some() {
         return Ok(());
     }
     let namespaces = [&b"user."[..], b"security.", b"trusted."];
@@ -109,7 +109,7 @@ impl FileSystem {
                 (XattrMode::Replace, false) => return Err(FsError::NoData),
                 _ => {}
             }
-            match Which::of(name) {
+            match AclKind::of_xattr(name) {
                 Some(which) => set_acl(locked, no, which, name, value, kill_sgid),
                 None => Ok(locked.set_xattr(no, name, Some(value)).map(drop)?),
             }
@@ -123,7 +123,7 @@ impl FileSystem {
     pub fn removexattr(&self, no: ObjectNo, name: &[u8]) -> Result<(), FsError> {
         self.change_xattr(no, name, 0, |locked| {
             if locked.xattr(no, name).is_none() {
-                return if Which::of(name).is_some() {
+                return if AclKind::of_xattr(name).is_some() {
                     Ok(())
                 } else {
                     Err(FsError::NoData)
@@ -139,7 +139,7 @@ impl FileSystem {
         no: ObjectNo,
         name: &[u8],
         len: usize,
-        change: impl FnOnce(&mut Locked<'_>) -> Result<(), FsError>,
+        change: impl FnOnce(&mut LockedObjects<'_>) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
         self.volume.name_damage(no, || {
             let is_plain = matches!(self.store().attr(no)?.kind, FileType::File | FileType::Dir);
@@ -149,13 +149,15 @@ impl FileSystem {
             check_name(name)?;
             let value = (name.len() + len) as u64;
             let cost = Cost::set_xattr(value).with_head(self.store().head_bytes(no)?);
-            let op = self.begin(cost)?;
+            let op = self.begin_operation(cost)?;
             let mut locked = op.lock(&[no])?;
             let perm = locked.attr(no).perm;
             change(&mut locked)?;
-            self.changes.record(&mut locked, no, Change::Xattr(name))?;
+            self.changes
+                .record(&mut locked, no, ObjectChange::Xattr(name))?;
             if locked.attr(no).perm != perm {
-                self.changes.record(&mut locked, no, Change::Attributes)?;
+                self.changes
+                    .record(&mut locked, no, ObjectChange::Attributes)?;
             }
             touch_object(&mut locked, no, self.volume.now());
             Ok(())
@@ -164,9 +166,9 @@ impl FileSystem {
 }
 
 fn set_acl(
-    locked: &mut Locked<'_>,
+    locked: &mut LockedObjects<'_>,
     no: ObjectNo,
-    which: Which,
+    which: AclKind,
     name: &[u8],
     value: &[u8],
     kill_sgid: bool,
@@ -176,21 +178,21 @@ fn set_acl(
         return Err(FsError::NotSupported);
     }
     let acl = Acl::decode(value)?;
-    if which == Which::Default && !attr.kind.is_dir() && acl.is_some() {
+    if which == AclKind::Default && !attr.kind.is_dir() && acl.is_some() {
         return Err(FsError::OnlyDir);
     }
     let kept = acl
         .as_ref()
-        .filter(|acl| which == Which::Default || !acl.is_mode())
+        .filter(|acl| which == AclKind::Default || !acl.is_mode())
         .map(Acl::encode);
     locked.set_xattr(no, name, kept.as_deref())?;
-    if let (Which::Access, Some(acl)) = (which, acl) {
+    if let (AclKind::Access, Some(acl)) = (which, acl) {
         let upper = attr.perm & !if kill_sgid { 0o777 | S_ISGID } else { 0o777 };
         locked.set_attr(
             no,
-            SetAttr {
-                perm: Some(upper | acl.mode()),
-                ..SetAttr::default()
+            AttributeChanges {
+                perm: Some(upper | acl.permission_bits()),
+                ..AttributeChanges::default()
             },
         );
     }

@@ -271,6 +271,6 @@ fn several_write_beside_the_background_and_nobody_is_refused() {
             });
         }
     });
-    assert!(run.client.store().counts().segments_cleaned > 0);
+    assert!(run.client.store().counter_values().segments_cleaned > 0);
     run.is_whole_after_reopening();
 }

@@ -1,6 +1,6 @@
 //! Messages to bytes and back.
 
-use crate::{MESSAGE_MAX, Reply, Request};
+use crate::{ClientRequest, MESSAGE_MAX, ServerReply};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The protocol this program speaks.
@@ -62,7 +62,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
-pub fn encode_request(request: &Request) -> Result<Vec<u8>, CodecError> {
+pub fn encode_request(request: &ClientRequest) -> Result<Vec<u8>, CodecError> {
     encode(request)
 }
 
@@ -70,7 +70,7 @@ pub fn encode_request(request: &Request) -> Result<Vec<u8>, CodecError> {
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one request.
-pub fn decode_request(bytes: &[u8]) -> Result<Request, CodecError> {
+pub fn decode_request(bytes: &[u8]) -> Result<ClientRequest, CodecError> {
     decode(bytes)
 }
 
@@ -78,7 +78,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Request, CodecError> {
 ///
 /// # Errors
 /// [`CodecError::TooLarge`].
-pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, CodecError> {
+pub fn encode_reply(reply: &ServerReply) -> Result<Vec<u8>, CodecError> {
     encode(reply)
 }
 
@@ -86,7 +86,7 @@ pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, CodecError> {
 ///
 /// # Errors
 /// [`CodecError`] unless they are exactly one reply.
-pub fn decode_reply(bytes: &[u8]) -> Result<Reply, CodecError> {
+pub fn decode_reply(bytes: &[u8]) -> Result<ServerReply, CodecError> {
     decode(bytes)
 }
 

@@ -11,21 +11,21 @@ const EXTENSION_MAX: usize = 32;
 
 /// The conflict name of `name`: number 1 has no number.
 pub fn conflict_name(name: &Name, device: &str, time: Timestamp, number: u32) -> Name {
-    let (stem, extension) = split(name.as_bytes());
+    let (stem, extension) = split_extension(name.as_bytes());
     let count = if number > 1 {
         format!(" {number}")
     } else {
         String::new()
     };
-    let middle = format!(" (conflict {device} {}){count}", time.date());
+    let middle = format!(" (conflict {device} {}){count}", time.format_date());
     let room = NAME_MAX.saturating_sub(middle.len() + extension.len());
-    let bytes = [cut(stem, room), middle.as_bytes(), extension].concat();
+    let bytes = [cut_at_character(stem, room), middle.as_bytes(), extension].concat();
     // A device's name is short and has no slash, so that this is a name.
     Name::new(&bytes).unwrap_or_else(|_| name.clone())
 }
 
 /// Stem, and extension with its dot.
-fn split(name: &[u8]) -> (&[u8], &[u8]) {
+fn split_extension(name: &[u8]) -> (&[u8], &[u8]) {
     match name.iter().rposition(|byte| *byte == b'.') {
         Some(at) if at > 0 && name.len() - at <= EXTENSION_MAX => name.split_at(at),
         _ => (name, &[]),
@@ -33,7 +33,7 @@ fn split(name: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// At most `room` bytes, ending where a character ends if this is text.
-fn cut(stem: &[u8], room: usize) -> &[u8] {
+fn cut_at_character(stem: &[u8], room: usize) -> &[u8] {
     if stem.len() <= room {
         return stem;
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         let shown = [0, -1, 951_782_400, 4_107_542_400, -62_167_219_200]
-            .map(|secs| Timestamp::new(secs, 0).date());
+            .map(|secs| Timestamp::new(secs, 0).format_date());
         assert_eq!(
             shown,
             [
@@ -97,7 +97,7 @@ mod tests {
                 "0000-01-01"
             ]
         );
-        Timestamp::new(i64::MAX, 0).date();
-        Timestamp::new(i64::MIN, 0).date();
+        Timestamp::new(i64::MAX, 0).format_date();
+        Timestamp::new(i64::MIN, 0).format_date();
     }
 }

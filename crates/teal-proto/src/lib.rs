@@ -29,7 +29,8 @@ pub use codec::{CodecError, PROTOCOL, decode_reply, decode_request, encode_reply
 pub use conflict_name::conflict_name;
 pub use limits::*;
 pub use reply::{
-    Change, ConflictKind, ConflictNote, Data, DeviceNote, Got, Listing, Pulled, RefusalCode,
-    Refused, Reply, Told, VersionNote, Welcome,
+    ConflictKind, ConflictNote, ContentAnswer, DeviceNote, DirectoryListing, HistoryVerdict,
+    PulledChanges, PulledObject, RefusalCode, RefusalReply, ReplyPiece, ServerReply, VersionNote,
+    Welcome,
 };
-pub use request::{DeviceAsk, Hello, REQUEST_KINDS, Request, Want};
+pub use request::{ClientRequest, DeviceRequest, Hello, REQUEST_KINDS, WantedRange};

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use teal_types::{
-    BatchId, BatchNo, CommitSeq, Incarnation, Name, ObjectNo, ReplicaNo, ServerIncarnation,
-    Timestamp, Version, VolumeId,
+    BatchId, BatchNo, CommitSeq, Incarnation, Name, ObjectNo, ObjectVersion, ReplicaNo,
+    ServerIncarnation, Timestamp, VolumeId,
 };
 
 /// The server's word on a client that has connected.
@@ -23,12 +23,12 @@ pub struct Welcome {
     /// The newest commit.
     pub head: CommitSeq,
     /// What the server thinks of the client's position and of its life.
-    pub told: Told,
+    pub verdict: HistoryVerdict,
 }
 
 /// How a client's past looks to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Told {
+pub enum HistoryVerdict {
     /// All is as the client says.
     Known,
     /// The client has no life yet, or its store is a copy of one that went on: it must ask for a
@@ -46,11 +46,11 @@ pub enum Told {
 
 /// What has become of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Change {
+pub enum PulledObject {
     /// It is so now.
     Is {
         /// Its state.
-        version: Box<Version>,
+        version: Box<ObjectVersion>,
         /// Where content has changed since the commit asked for, as (offset, length); `None`:
         /// anywhere.
         ranges: Option<Vec<(u64, u64)>>,
@@ -64,13 +64,13 @@ pub enum Change {
 
 /// What has changed in a stretch of history: states, not steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pulled {
+pub struct PulledChanges {
     /// Up to here.
     pub to: CommitSeq,
     /// The digest of the history up to there.
     pub digest: [u8; 32],
     /// The objects that have changed, ascending by number.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PulledObject>,
     /// There is more: go on behind this object.
     pub more: Option<ObjectNo>,
     /// The highest batch of the incarnation that asked within the history up to `to`.
@@ -83,19 +83,19 @@ pub struct Pulled {
 
 /// One directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listing {
+pub struct DirectoryListing {
     /// Which.
     pub dir: ObjectNo,
     /// Names with the states of what they lead to, ascending by the names' bytes. `None`: there is
     /// no such directory.
-    pub entries: Option<Vec<(Name, Version)>>,
+    pub entries: Option<Vec<(Name, ObjectVersion)>>,
     /// There is more: go on behind the last name.
     pub more: bool,
 }
 
 /// Content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Data {
+pub struct ReplyPiece {
     /// Where in the file.
     pub offset: u64,
     /// The bytes there.
@@ -104,14 +104,14 @@ pub struct Data {
 
 /// The answer to one [`Want`](crate::Want).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Got {
+pub enum ContentAnswer {
     /// The content of `len` bytes from the wanted offset on (perhaps less than wanted); what no
     /// piece covers is zeros.
     Is {
         /// How much is answered.
         len: u64,
         /// What is not zeros, ascending.
-        pieces: Vec<Data>,
+        pieces: Vec<ReplyPiece>,
     },
     /// The file's content is another one by now: pull, then ask again.
     Stale,
@@ -173,7 +173,7 @@ pub struct VersionNote {
     /// The batch that it was.
     pub batch: BatchId,
     /// The state; `None`: the object was removed.
-    pub version: Option<Version>,
+    pub version: Option<ObjectVersion>,
 }
 
 /// What a refusal means for whoever asked.
@@ -205,7 +205,7 @@ pub enum RefusalCode {
 /// A refusal, with words for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the server refuses: {words}")]
-pub struct Refused {
+pub struct RefusalReply {
     /// What it means.
     pub code: RefusalCode,
     /// Why, and the way out.
@@ -214,7 +214,7 @@ pub struct Refused {
 
 /// One reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reply {
+pub enum ServerReply {
     /// To [`Request::Hello`](crate::Request::Hello).
     Welcome(Welcome),
     /// To [`Request::Incarnate`](crate::Request::Incarnate).
@@ -225,7 +225,7 @@ pub enum Reply {
         lease: u32,
     },
     /// To [`Request::Pull`](crate::Request::Pull).
-    Pulled(Pulled),
+    Pulled(PulledChanges),
     /// To [`Request::Have`](crate::Request::Have): which of them, by position.
     Missing(Vec<u32>),
     /// Done.
@@ -240,17 +240,17 @@ pub enum Reply {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each directory answered, in the order of the request.
-        dirs: Vec<Listing>,
+        dirs: Vec<DirectoryListing>,
     },
     /// To [`Request::Look`](crate::Request::Look).
     Versions {
         /// The newest commit when they were read, all at once.
         head: CommitSeq,
         /// One for each object, in the order of the request; `None`: there is none.
-        versions: Vec<Option<Version>>,
+        versions: Vec<Option<ObjectVersion>>,
     },
     /// To [`Request::Read`](crate::Request::Read): one for each want answered, in their order.
-    Data(Vec<Got>),
+    Data(Vec<ContentAnswer>),
     /// To [`Request::Conflicts`](crate::Request::Conflicts).
     Conflicts(Vec<ConflictNote>),
     /// To [`Request::History`](crate::Request::History).
@@ -258,12 +258,12 @@ pub enum Reply {
     /// To [`Request::ReadPast`](crate::Request::ReadPast).
     Past {
         /// The state then; `None`: it was not there.
-        version: Option<Version>,
+        version: Option<ObjectVersion>,
         /// Content.
-        got: Got,
+        got: ContentAnswer,
     },
     /// To anything.
-    Refused(Refused),
+    Refused(RefusalReply),
     /// To [`Request::Keep`](crate::Request::Keep).
     Kept {
         /// The filter; 0: the server does not know it any more, a new one is to begin.

@@ -26,7 +26,7 @@ pub struct Hello {
 
 /// A part of a file that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Want {
+pub struct WantedRange {
     /// Which file.
     pub object: ObjectNo,
     /// The state of its content that is meant; another is [`Got::Stale`](crate::Got::Stale).
@@ -39,7 +39,7 @@ pub struct Want {
 
 /// One request. Who asks, and of which volume, the transport knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
+pub enum ClientRequest {
     /// The first one of a connection: [`Reply::Welcome`](crate::Reply::Welcome).
     Hello(Hello),
     /// A new life: a fresh lease of object numbers, batches counted from 1. For a new client, or
@@ -117,7 +117,7 @@ pub enum Request {
     /// first, and as much as fits.
     Read {
         /// At most [`WANTS_MAX`](crate::WANTS_MAX).
-        wants: Vec<Want>,
+        wants: Vec<WantedRange>,
     },
     /// Conflicts that nobody has resolved, behind this id:
     /// [`Reply::Conflicts`](crate::Reply::Conflicts).
@@ -165,7 +165,7 @@ pub enum Request {
         is_last: bool,
     },
     /// About the drives of the volume: [`Reply::Devices`](crate::Reply::Devices).
-    Devices(DeviceAsk),
+    Devices(DeviceRequest),
     /// The names of a directory as they were after a commit:
     /// [`Reply::PastNames`](crate::Reply::PastNames).
     ListPast {
@@ -200,7 +200,7 @@ pub const REQUEST_KINDS: [&str; 18] = [
     "list_past",
 ];
 
-impl Request {
+impl ClientRequest {
     /// Its number, by which [`REQUEST_KINDS`] has its name.
     pub const fn kind(&self) -> usize {
         match self {
@@ -228,7 +228,7 @@ impl Request {
 
 /// What is asked about the drives of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DeviceAsk {
+pub enum DeviceRequest {
     /// All of them.
     List,
     /// A new one; the answer is that one.

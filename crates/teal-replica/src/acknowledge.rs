@@ -9,29 +9,29 @@
 //!    batch's back, though the position has passed both.
 
 use super::committed::CommittedBatch;
-use super::note::{Components, DirtyContent, Tail};
-use super::stuck::StuckWay;
+use super::note::{AppendedTail, DirtyContent, UnsentComponents};
+use super::stuck::StuckDirection;
 use super::tails::ContentOutcome;
-use super::{Note, Replica, SyncError, content, unexpected};
+use super::{ObjectNote, Replica, SyncError, content, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use teal_log::Cost;
-use teal_proto::{Reply, Request, WANTS_MAX};
-use teal_types::{BatchNo, CommitSeq, ObjectNo, Version};
+use teal_proto::{ClientRequest, ServerReply, WANTS_MAX};
+use teal_types::{BatchNo, CommitSeq, ObjectNo, ObjectVersion};
 
 /// Which components of the server's state may be installed: those that are the server's here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Free {
+pub(crate) struct InstallableComponents {
     pub(crate) attributes: bool,
     /// The times among them: not while content is dirty, which has a time of its own.
     pub(crate) times: bool,
     /// Times that are older than those here: not while a name or an extended attribute is dirty,
     /// which moved them on and of which the server has not heard; and not those of a directory that
     /// is listed here, where it is its entries that may be dirty.
-    pub(crate) older: bool,
+    pub(crate) older_times: bool,
     pub(crate) data: bool,
     /// What was sent of it lies elsewhere at the server than here.
-    pub(crate) behind: Option<Tail>,
+    pub(crate) displaced_tail: Option<AppendedTail>,
     pub(crate) links: bool,
     /// Extended attributes but those that are dirty.
     pub(crate) xattrs: bool,
@@ -50,37 +50,37 @@ enum AttributesOutcome {
 
 /// Settles what is in flight of an object whose state after the batch is known, and says what may
 /// be installed.
-pub(crate) fn acknowledge(
-    note: &mut Note,
-    version: &Version,
+pub(crate) fn acknowledge_components(
+    note: &mut ObjectNote,
+    version: &ObjectVersion,
     committed: Option<CommittedBatch>,
-    past: Option<&Version>,
+    past: Option<&ObjectVersion>,
     size: u64,
-) -> Free {
+) -> InstallableComponents {
     let is_listed = version.kind.is_dir() && !note.unlisted;
     let in_flight = note
         .in_flight
         .as_ref()
-        .filter(|in_flight| in_flight.is_of(committed));
+        .filter(|in_flight| in_flight.was_committed_in(committed));
     let Some((in_flight, seq)) = in_flight.zip(committed.map(|batch| batch.seq)) else {
-        let held = |of: &dyn Fn(&Components) -> bool| {
+        let held = |of: &dyn Fn(&UnsentComponents) -> bool| {
             of(&note.dirty)
                 || note
                     .in_flight
                     .as_ref()
-                    .is_some_and(|in_flight| of(&in_flight.part))
+                    .is_some_and(|in_flight| of(&in_flight.components))
         };
-        return Free {
+        return InstallableComponents {
             attributes: !held(&|part| part.created || part.attributes.is_some()),
             times: !held(&|part| part.created || part.data.is_some()),
-            older: !is_listed && !held(&|part| !part.is_empty()),
+            older_times: !is_listed && !held(&|part| !part.is_empty()),
             data: !held(&|part| part.created || part.data.is_some()),
-            behind: None,
+            displaced_tail: None,
             links: !held(&|part| part.created || part.gone || part.links.is_some()),
             xattrs: !held(&|part| part.created),
         };
     };
-    let part = in_flight.part.clone();
+    let part = in_flight.components.clone();
     let all = part.created;
     // A component is won if the server's state of it is the one of this batch.
     let attributes = if !all && part.attributes.is_none() {
@@ -90,7 +90,7 @@ pub(crate) fn acknowledge(
     } else {
         AttributesOutcome::Lost
     };
-    let outcome = ContentOutcome::of(&part, version, past, seq);
+    let outcome = ContentOutcome::of_batch(&part, version, past, seq);
     let named = all || part.links.is_some();
     note.in_flight = None;
     let dirty = &mut note.dirty;
@@ -113,7 +113,7 @@ pub(crate) fn acknowledge(
         if dirty.gone {
             // Removed here without another's change of what was in flight having been seen: the
             // server must notice.
-            *base = unseen(&part, version, seq).map_or(*base, |seen| seen.min(*base));
+            *base = first_unseen_base(&part, version, seq).map_or(*base, |seen| seen.min(*base));
         } else if named {
             *base = seq;
         }
@@ -128,14 +128,14 @@ pub(crate) fn acknowledge(
             *base = seq;
         }
     }
-    Free {
+    InstallableComponents {
         // Even of what was committed as it was sent the server may have moved the times.
         attributes: dirty.attributes.is_none(),
         times: dirty.data.is_none(),
-        older: attributes == AttributesOutcome::Lost || !is_listed && dirty.is_empty(),
+        older_times: attributes == AttributesOutcome::Lost || !is_listed && dirty.is_empty(),
         data: (dirty.data.is_none() || bug(Bug::NewerOverwritten))
             && outcome != ContentOutcome::AsSent,
-        behind: if let ContentOutcome::Behind(tail) = outcome {
+        displaced_tail: if let ContentOutcome::Behind(tail) = outcome {
             Some(tail)
         } else {
             None
@@ -163,20 +163,20 @@ fn acknowledge_newer(
             newer.tail = newer
                 .tail
                 .filter(|_| there <= here)
-                .map(|_| Tail::open(there, there));
+                .map(|_| AppendedTail::open(there, there));
         }
         (ContentOutcome::Behind(tail), Some(in_batch)) if newer.tail.is_some() => {
             newer.base = in_batch.base;
-            newer.cut = newer.cut.min(in_batch.cut);
-            newer.ranges.join(&in_batch.ranges);
-            newer.tail = Some(Tail::open(tail.start, tail.to));
+            newer.least_size = newer.least_size.min(in_batch.least_size);
+            newer.ranges.add_all(&in_batch.ranges);
+            newer.tail = Some(AppendedTail::open(tail.start, tail.to));
         }
         (ContentOutcome::Behind(_) | ContentOutcome::Lost, in_batch) => {
             // It goes to a file of its own: all of it must be there.
             let base = in_batch.map_or(newer.base.min(seq), |in_batch| in_batch.base);
             *newer = DirtyContent {
                 base,
-                ..content::whole(here)
+                ..content::whole_content(here)
             };
         }
     }
@@ -184,7 +184,11 @@ fn acknowledge_newer(
 
 /// Up to where the changes of others to what was in flight have been seen here, if there are later
 /// ones: they were not installed, though the position has passed them.
-fn unseen(in_batch: &Components, version: &Version, seq: CommitSeq) -> Option<CommitSeq> {
+fn first_unseen_base(
+    in_batch: &UnsentComponents,
+    version: &ObjectVersion,
+    seq: CommitSeq,
+) -> Option<CommitSeq> {
     let xattrs = in_batch.xattrs.iter().map(|(_, base)| *base).min();
     let data = in_batch.data.as_ref().map(|dirty| dirty.base);
     let parts = [
@@ -206,7 +210,7 @@ impl Replica {
         let rest = self.objects_in_flight()?;
         for objects in rest.chunks(WANTS_MAX) {
             let mut gone = Vec::new();
-            for (no, version) in objects.iter().zip(self.look_at(objects)?) {
+            for (no, version) in objects.iter().zip(self.versions_at_server(objects)?) {
                 match version {
                     Some(version) => {
                         self.install_or_hold(&version, None, Some(CommittedBatch { batch, seq }))?
@@ -230,7 +234,7 @@ impl Replica {
             return Ok(());
         };
         for no in gone {
-            let note = self.note(*no)?;
+            let note = self.note_of(*no)?;
             if note.dirty.is_empty()
                 || note
                     .in_flight
@@ -238,23 +242,23 @@ impl Replica {
             {
                 continue;
             }
-            let request = Request::ReadPast {
+            let request = ClientRequest::ReadPast {
                 object: *no,
                 at: seq,
                 offset: 0,
                 len: 0,
             };
-            let Reply::Past { version, .. } = self.ask(&request)? else {
+            let ServerReply::Past { version, .. } = self.ask_server(&request)? else {
                 return Err(unexpected("to a read of the past").into());
             };
             let Some(version) = version else { continue };
             let cost = Cost::note()
-                .with_note(self.note(*no)?.encode().len() + 4096)
+                .with_note(self.note_of(*no)?.encode().len() + 4096)
                 .freeing();
-            let op = self.begin(cost)?;
+            let op = self.begin_operation(cost)?;
             let locked = op.lock(&[*no]).ok();
-            let mut note = self.note(*no)?;
-            acknowledge(
+            let mut note = self.note_of(*no)?;
+            acknowledge_components(
                 &mut note,
                 &version,
                 committed,
@@ -272,13 +276,16 @@ impl Replica {
     }
 
     /// The server's states of these objects, in their order.
-    pub(crate) fn look_at(&self, objects: &[ObjectNo]) -> Result<Vec<Option<Version>>, SyncError> {
+    pub(crate) fn versions_at_server(
+        &self,
+        objects: &[ObjectNo],
+    ) -> Result<Vec<Option<ObjectVersion>>, SyncError> {
         let mut versions = Vec::with_capacity(objects.len());
         while versions.len() < objects.len() {
-            let request = Request::Look {
+            let request = ClientRequest::Look {
                 objects: objects[versions.len()..].to_vec(),
             };
-            let Reply::Versions { versions: some, .. } = self.ask(&request)? else {
+            let ServerReply::Versions { versions: some, .. } = self.ask_server(&request)? else {
                 return Err(unexpected("to a look").into());
             };
             if some.is_empty() || versions.len() + some.len() > objects.len() {
@@ -290,39 +297,38 @@ impl Replica {
     }
 
     /// Looks again at what did not fit in here before.
-    pub(crate) fn look_again(&self) -> Result<(), SyncError> {
+    pub(crate) fn retry_uninstalled(&self) -> Result<(), SyncError> {
         let now = self.monotonic();
         let is_due = self
-            .stuck
-            .lock()
-            .due_in(StuckWay::Installing, now)
+            .stuck()
+            .due_in(StuckDirection::Installing, now)
             .is_some_and(|wait| wait.is_zero());
-        if !std::mem::take(&mut self.state.lock().needs_look) && !is_due {
+        if !self.state().take_needs_look() && !is_due {
             return Ok(());
         }
         // What an answer that is lost leaves undone is done the next time.
-        self.look_again_at_all()
-            .inspect_err(|_| self.state.lock().needs_look = true)
+        self.retry_all_uninstalled()
+            .inspect_err(|_| self.state().set_needs_look())
     }
 
-    fn look_again_at_all(&self) -> Result<(), SyncError> {
-        let _applying = self.apply()?;
+    fn retry_all_uninstalled(&self) -> Result<(), SyncError> {
+        let _applying = self.lock_applying()?;
         let mut objects = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if Note::summary(head).needs_look {
+            if ObjectNote::summary(head).needs_look {
                 objects.push(no);
             }
             ControlFlow::Continue(())
         })?;
         let now = self.monotonic();
         {
-            let mut held = self.stuck.lock();
-            held.keep(StuckWay::Installing, |no| objects.contains(&no));
-            objects.retain(|no| !held.waits(StuckWay::Installing, *no, now));
+            let mut held = self.stuck();
+            held.retain_objects(StuckDirection::Installing, |no| objects.contains(&no));
+            objects.retain(|no| !held.is_waiting(StuckDirection::Installing, *no, now));
         }
         for objects in objects.chunks(WANTS_MAX) {
             let mut gone = Vec::new();
-            for (no, version) in objects.iter().zip(self.look_at(objects)?) {
+            for (no, version) in objects.iter().zip(self.versions_at_server(objects)?) {
                 match version {
                     Some(version) => self.install_or_hold(&version, None, None)?,
                     None => gone.push(*no),

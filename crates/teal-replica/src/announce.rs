@@ -6,7 +6,7 @@
 //!    what the server has never heard of.
 //! 2. What a crash interrupts goes on where it was.
 
-use super::{Note, Replica, SyncError};
+use super::{ObjectNote, Replica, SyncError};
 use teal_log::{Cost, StoreError};
 use teal_types::{CommitSeq, LEASE, ObjectNo};
 use teal_volume::FsError;
@@ -29,12 +29,14 @@ impl Replica {
             return Err(FsError::NoSpace);
         }
         self.announce_root(joins)?;
-        self.identify(|identity| identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() })?;
+        self.update_identity(|identity| {
+            identity.announce = if joins { 0 } else { ObjectNo::ROOT.get() }
+        })?;
         // The note itself must be there, even where nothing of it differs from none.
-        let op = self.begin(Cost::note())?;
-        self.identity.lock().keep(&op)?;
+        let op = self.begin_operation(Cost::note())?;
+        self.own_identity().keep(&op)?;
         drop(op);
-        self.volume.sync()
+        self.volume().sync()
     }
 
     /// The root is there on both sides: of one that joins the server's holds, otherwise this one's
@@ -44,11 +46,11 @@ impl Replica {
         let cost = Cost::note()
             .with_note(4096)
             .with_head(self.store().head_bytes(root)?);
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let locked = op.lock(&[root])?;
-        let mut note = Note {
+        let mut note = ObjectNote {
             unlisted: joins,
-            ..Note::default()
+            ..ObjectNote::default()
         };
         if !joins {
             note.dirty.attributes = Some(FOUNDED);
@@ -63,12 +65,12 @@ impl Replica {
 
     /// Notes everything there is as new, if that is still to be done.
     pub(crate) fn announce_some(&self) -> Result<(), SyncError> {
-        let mut from = self.identity.lock().announce;
+        let mut from = self.identity().announce;
         while from != 0 {
             let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
             let cost = Cost::note().with_notes(objects.len(), 64).freeing();
             {
-                let op = self.begin(cost)?;
+                let op = self.begin_operation(cost)?;
                 // Those of other leases have come from the server, or are noted already.
                 for no in objects
                     .iter()
@@ -78,13 +80,13 @@ impl Replica {
                         Err(StoreError::NotFound(_)) => continue,
                         locked => locked?,
                     };
-                    let mut note = Note::default();
+                    let mut note = ObjectNote::default();
                     note.dirty.created = true;
                     self.set_note(&locked, *no, &note)?;
                 }
             }
             from = objects.last().map_or(0, |last| last.get() + 1);
-            self.identify(|identity| identity.announce = from)?;
+            self.update_identity(|identity| identity.announce = from)?;
             self.becomes_dirty(self.monotonic());
         }
         Ok(())

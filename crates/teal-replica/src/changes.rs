@@ -9,13 +9,13 @@
 //! 4. A note is written into the batch of the change it tells of, so it is durable exactly when the
 //!    change is.
 
-use super::note::{DirtyContent, Tail};
-use super::{Note, Replica, residency};
+use super::note::{AppendedTail, DirtyContent};
+use super::{ObjectNote, Replica, residency};
 use crate::seeded::{Bug, bug};
-use teal_log::{Cost, Locked, NewObject, StoreError};
-use teal_types::ranges::{END, Ranges};
-use teal_types::{CommitSeq, Link, ObjectNo};
-use teal_volume::{Base, Change, Changes};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError};
+use teal_types::ranges::{ByteRanges, CONTENT_END};
+use teal_types::{CommitSeq, HardLink, ObjectNo};
+use teal_volume::{ChangeBase, ChangeRecorder, ObjectChange};
 
 /// Changed content is noted in blocks, so that a small change costs the server as little.
 const BLOCK: u64 = 4 << 10;
@@ -30,20 +30,24 @@ fn noted_end(to: u64, size: u64) -> u64 {
     to.next_multiple_of(if to >= size { GRAIN } else { BLOCK })
 }
 
-fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+fn links(locked: &LockedObjects<'_>, no: ObjectNo) -> Vec<HardLink> {
     locked
         .names(no)
         .into_iter()
-        .map(|(dir, name)| Link { dir, name })
+        .map(|(dir, name)| HardLink { dir, name })
         .collect()
 }
 
-impl Changes for Replica {
+impl ChangeRecorder for Replica {
     fn with_record(&self, cost: Cost) -> Cost {
         cost.with_notes(2, 2048)
     }
 
-    fn create(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {
+    fn create(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        new: NewObject,
+    ) -> Result<ObjectNo, StoreError> {
         let no = self.next_number(locked)?;
         locked.create_as(no, new)?;
         self.change_note(locked, no, |_, note, _| {
@@ -55,23 +59,23 @@ impl Changes for Replica {
 
     fn record(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         no: ObjectNo,
-        change: Change<'_>,
+        change: ObjectChange<'_>,
     ) -> Result<(), StoreError> {
         match change {
-            Change::Data { from, to, .. } | Change::Append { from, to, .. } => {
-                self.queued(to - from);
+            ObjectChange::Data { from, to, .. } | ObjectChange::Append { from, to, .. } => {
+                self.count_queued(to - from);
             }
-            Change::Truncate { .. } | Change::Gone => self.unqueued(),
-            Change::Attributes | Change::Xattr(_) | Change::Names => {}
+            ObjectChange::Truncate { .. } | ObjectChange::Gone => self.mark_backlog_rough(),
+            ObjectChange::Attributes | ObjectChange::Xattr(_) | ObjectChange::Names => {}
         }
-        if matches!(change, Change::Gone) {
+        if matches!(change, ObjectChange::Gone) {
             return self.record_removal(locked, no);
         }
         self.change_note(locked, no, |locked, note, position| {
             if note.dirty.created {
-                absorb(note, change);
+                absorb_into_new(note, change);
             } else {
                 record_change(locked, no, note, change, position);
             }
@@ -79,21 +83,21 @@ impl Changes for Replica {
         })
     }
 
-    fn awaits_name(&self, locked: &Locked<'_>, no: ObjectNo) -> Result<bool, StoreError> {
+    fn awaits_name(&self, locked: &LockedObjects<'_>, no: ObjectNo) -> Result<bool, StoreError> {
         self.is_displaced(locked, no)
     }
 
-    fn replaced(&self, old: ObjectNo, new: ObjectNo) {
-        self.drives.succeeds(old, new);
-        self.pin_succeeds(old, new);
+    fn on_replaced(&self, old: ObjectNo, new: ObjectNo) {
+        self.drive_set().hand_on_affinity(old, new);
+        self.hand_on_pin(old, new);
     }
 
-    fn moved(&self, no: ObjectNo) {
-        self.pins_look(no);
+    fn on_moved(&self, no: ObjectNo) {
+        self.queue_pinned(no);
     }
 
     fn after_rename(&self) -> Result<(), StoreError> {
-        self.pass_pins_on()
+        self.apply_pin_successions()
     }
 }
 
@@ -102,14 +106,14 @@ impl Replica {
     /// at.
     fn change_note(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         no: ObjectNo,
-        change: impl FnOnce(&Locked<'_>, &mut Note, CommitSeq) -> Result<(), StoreError>,
+        change: impl FnOnce(&LockedObjects<'_>, &mut ObjectNote, CommitSeq) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let before = self.note(no)?;
+        let before = self.note_of(no)?;
         let mut note = before.clone();
         // What came since was not seen here, though the position has passed it.
-        let position = note.behind.unwrap_or(self.seen());
+        let position = note.behind_since.unwrap_or(self.position());
         change(locked, &mut note, position)?;
         if note != before {
             self.set_note(locked, no, &note)?;
@@ -120,16 +124,20 @@ impl Replica {
         Ok(())
     }
 
-    fn record_removal(&self, locked: &mut Locked<'_>, no: ObjectNo) -> Result<(), StoreError> {
+    fn record_removal(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        no: ObjectNo,
+    ) -> Result<(), StoreError> {
         self.change_note(locked, no, |_, note, _| {
             if bug(Bug::RemovalNotNoted) {
-                *note = Note::default();
+                *note = ObjectNote::default();
                 return Ok(());
             }
             note_removal(note);
             if note.is_empty() {
                 // The server never hears of it.
-                self.drives.ends(no);
+                self.drive_set().object_ended(no);
             }
             Ok(())
         })
@@ -138,9 +146,9 @@ impl Replica {
     /// Sets the note of an object under an operation.
     pub(crate) fn set_note(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedObjects<'_>,
         no: ObjectNo,
-        note: &Note,
+        note: &ObjectNote,
     ) -> Result<(), StoreError> {
         note.check();
         residency::check(note, &locked.attr(no));
@@ -151,98 +159,101 @@ impl Replica {
 
 /// Notes a change of an object that the server knows.
 fn record_change(
-    locked: &Locked<'_>,
+    locked: &LockedObjects<'_>,
     no: ObjectNo,
-    note: &mut Note,
-    change: Change<'_>,
+    note: &mut ObjectNote,
+    change: ObjectChange<'_>,
     position: CommitSeq,
 ) {
     let is_first = !note.is_ours();
     match change {
-        Change::Attributes => drop(note.dirty.attributes.get_or_insert(position)),
-        Change::Data { from, to, base } | Change::Append { from, to, base } => {
+        ObjectChange::Attributes => drop(note.dirty.attributes.get_or_insert(position)),
+        ObjectChange::Data { from, to, base } | ObjectChange::Append { from, to, base } => {
             let is_first_of_content = note.dirty.data.is_none();
             let dirty = dirty_content(note, position);
             match change {
-                Change::Append { .. } if is_first_of_content => {
-                    dirty.tail = Some(Tail::open(from, from));
+                ObjectChange::Append { .. } if is_first_of_content => {
+                    dirty.tail = Some(AppendedTail::open(from, from));
                 }
-                Change::Append { .. } => {}
+                ObjectChange::Append { .. } => {}
                 _ if bug(Bug::RewriteTakenForAppend) => {}
                 _ => dirty.tail = None,
             }
             let end = noted_end(to, locked.attr(no).size);
             dirty.ranges.add(from / BLOCK * BLOCK, end);
-            dirty.ranges.coarsen(DIRTY_MAX);
-            rebase(dirty, base, is_first);
+            dirty.ranges.coarsen_to(DIRTY_MAX);
+            rebase_content(dirty, base, is_first);
             note.absent.remove(from, to);
         }
-        Change::Truncate { size, base } => {
+        ObjectChange::Truncate { size, base } => {
             let dirty = dirty_content(note, position);
-            dirty.cut = size.min(dirty.cut);
+            dirty.least_size = size.min(dirty.least_size);
             dirty.tail = None;
-            rebase(dirty, base, is_first);
-            note.absent.remove(size, END);
+            rebase_content(dirty, base, is_first);
+            note.absent.remove(size, CONTENT_END);
         }
-        Change::Xattr(name) => {
+        ObjectChange::Xattr(name) => {
             let xattrs = &mut note.dirty.xattrs;
             if !xattrs.iter().any(|(known, _)| known == name) {
                 xattrs.push((name.to_vec(), position));
             }
         }
-        Change::Names => {
+        ObjectChange::Names => {
             if note.dirty.links.is_none() {
                 note.dirty.links = Some((position, links(locked, no)));
             }
         }
-        Change::Gone => {}
+        ObjectChange::Gone => {}
     }
 }
 
 /// Returns the dirty content of a note, which begins at the position if there was none.
-fn dirty_content(note: &mut Note, position: CommitSeq) -> &mut DirtyContent {
+fn dirty_content(note: &mut ObjectNote, position: CommitSeq) -> &mut DirtyContent {
     note.dirty.data.get_or_insert_with(|| DirtyContent {
         base: position,
-        cut: u64::MAX,
-        ranges: Ranges::default(),
+        least_size: u64::MAX,
+        ranges: ByteRanges::default(),
         tail: None,
     })
 }
 
 /// Corrects the base of dirty content by what the author of a change had seen.
-fn rebase(dirty: &mut DirtyContent, base: Base, is_first: bool) {
+fn rebase_content(dirty: &mut DirtyContent, base: ChangeBase, is_first: bool) {
     dirty.base = match base {
-        Base::Given(commit) => dirty.base.min(commit),
-        Base::Installed(commit) if is_first => dirty.base.max(commit),
-        Base::Position | Base::Installed(_) => dirty.base,
+        ChangeBase::Given(commit) => dirty.base.min(commit),
+        ChangeBase::Installed(commit) if is_first => dirty.base.max(commit),
+        ChangeBase::Position | ChangeBase::Installed(_) => dirty.base,
     };
 }
 
 /// Notes a change of an object that is new: all of it is dirty anyway.
-fn absorb(note: &mut Note, change: Change<'_>) {
+fn absorb_into_new(note: &mut ObjectNote, change: ObjectChange<'_>) {
     match change {
-        Change::Data { from, to, .. } | Change::Append { from, to, .. } => {
+        ObjectChange::Data { from, to, .. } | ObjectChange::Append { from, to, .. } => {
             note.absent.remove(from, to);
         }
-        Change::Truncate { size, .. } => note.absent.remove(size, END),
-        Change::Attributes | Change::Xattr(_) | Change::Names | Change::Gone => {}
+        ObjectChange::Truncate { size, .. } => note.absent.remove(size, CONTENT_END),
+        ObjectChange::Attributes
+        | ObjectChange::Xattr(_)
+        | ObjectChange::Names
+        | ObjectChange::Gone => {}
     }
 }
 
 /// Notes that the object is given back: only that the server must hear of it is left.
-fn note_removal(note: &mut Note) {
-    note.absent = Ranges::default();
+fn note_removal(note: &mut ObjectNote) {
+    note.absent = ByteRanges::default();
     note.unlisted = false;
     if note.dirty.created && note.in_flight.is_none() {
         // The server never heard of it.
-        *note = Note {
+        *note = ObjectNote {
             needs_look: note.needs_look,
-            ..Note::default()
+            ..ObjectNote::default()
         };
         return;
     }
     let (first, links) = (note.dirty.first_base(), note.dirty.links.take());
-    note.dirty = super::note::Components {
+    note.dirty = super::note::UnsentComponents {
         gone: links.is_some(),
         links,
         ..Default::default()

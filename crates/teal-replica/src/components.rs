@@ -1,25 +1,25 @@
 //! Installing single components of an object that is locked: attributes, extended attributes,
 //! content.
 
-use super::Note;
-use super::acknowledge::Free;
-use super::cut::attributes;
-use teal_log::{Locked, SetAttr, StoreError};
-use teal_types::Version;
-use teal_types::ranges::END;
+use super::ObjectNote;
+use super::acknowledge::InstallableComponents;
+use super::cut::attributes_of;
+use teal_log::{AttributeChanges, LockedObjects, StoreError};
+use teal_types::ObjectVersion;
+use teal_types::ranges::CONTENT_END;
 use teal_volume::Invalidation;
 
 /// With content dirty, its time stays; with anything else, time does not go back.
 pub(super) fn install_attributes(
-    locked: &mut Locked<'_>,
-    version: &Version,
-    free: Free,
+    locked: &mut LockedObjects<'_>,
+    version: &ObjectVersion,
+    free: InstallableComponents,
     told: &mut Vec<Invalidation>,
 ) {
     let no = version.object;
-    let here = attributes(&locked.attr(no));
+    let here = attributes_of(&locked.attr(no));
     let mut of = version.attributes;
-    let is_behind = !free.older && of.ctime < here.ctime;
+    let is_behind = !free.older_times && of.ctime < here.ctime;
     if !free.times {
         (of.mtime, of.ctime) = (here.mtime, here.ctime);
     } else if is_behind {
@@ -32,7 +32,7 @@ pub(super) fn install_attributes(
         let (perm, uid, gid) = (Some(of.perm), Some(of.uid), Some(of.gid));
         locked.set_attr(
             no,
-            SetAttr {
+            AttributeChanges {
                 perm,
                 uid,
                 gid,
@@ -48,7 +48,7 @@ pub(super) fn install_attributes(
 /// Whether all extended attributes of the server's state are there beside those that are dirty
 /// here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fits {
+pub(super) enum XattrFit {
     Fully,
     /// Together they are more than an object can have: the server decides which, when it has those
     /// from here.
@@ -56,16 +56,16 @@ pub(super) enum Fits {
 }
 
 pub(super) fn install_xattrs(
-    locked: &mut Locked<'_>,
-    version: &Version,
-    note: &Note,
+    locked: &mut LockedObjects<'_>,
+    version: &ObjectVersion,
+    note: &ObjectNote,
     told: &mut Vec<Invalidation>,
-) -> Result<Fits, StoreError> {
+) -> Result<XattrFit, StoreError> {
     let no = version.object;
     let in_batch = note
         .in_flight
         .iter()
-        .flat_map(|in_flight| &in_flight.part.xattrs);
+        .flat_map(|in_flight| &in_flight.components.xattrs);
     let ours: Vec<&[u8]> = note
         .dirty
         .xattrs
@@ -83,13 +83,13 @@ pub(super) fn install_xattrs(
             changed |= locked.set_xattr(no, &name, None)?;
         }
     }
-    let mut fits = Fits::Fully;
+    let mut fits = XattrFit::Fully;
     for (name, value) in &version.xattrs {
         if ours.contains(&&name[..]) || locked.xattr(no, name).is_some() {
             continue;
         }
         match locked.set_xattr(no, name, Some(value)) {
-            Err(StoreError::TooBig(_)) if !ours.is_empty() => fits = Fits::Partly,
+            Err(StoreError::TooBig(_)) if !ours.is_empty() => fits = XattrFit::Partly,
             done => changed |= done.map(|_| true)?,
         }
     }
@@ -102,20 +102,20 @@ pub(super) fn install_xattrs(
 
 /// Content; what time may not go back does not.
 pub(super) fn install_content_of(
-    locked: &mut Locked<'_>,
-    version: &Version,
-    (ranges, free): (Option<&[(u64, u64)]>, Free),
-    note: &mut Note,
-) -> Result<Content, StoreError> {
+    locked: &mut LockedObjects<'_>,
+    version: &ObjectVersion,
+    (ranges, free): (Option<&[(u64, u64)]>, InstallableComponents),
+    note: &mut ObjectNote,
+) -> Result<InstalledContent, StoreError> {
     let no = version.object;
     let ctime = locked.attr(no).ctime;
     let content = install_content(locked, version, ranges, note)?;
-    if !free.older && locked.attr(no).ctime < ctime {
+    if !free.older_times && locked.attr(no).ctime < ctime {
         locked.set_attr(
             no,
-            SetAttr {
+            AttributeChanges {
                 ctime: Some(ctime),
-                ..SetAttr::default()
+                ..AttributeChanges::default()
             },
         );
     }
@@ -124,20 +124,20 @@ pub(super) fn install_content_of(
 
 /// What has become of the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum InstalledContent {
     Kept,
     Replaced,
 }
 
 pub(super) fn install_content(
-    locked: &mut Locked<'_>,
-    version: &Version,
+    locked: &mut LockedObjects<'_>,
+    version: &ObjectVersion,
     ranges: Option<&[(u64, u64)]>,
-    note: &mut Note,
-) -> Result<Content, StoreError> {
+    note: &mut ObjectNote,
+) -> Result<InstalledContent, StoreError> {
     let no = version.object;
     let size = locked.attr(no).size;
-    let all = [(0, END)];
+    let all = [(0, CONTENT_END)];
     // A file of which a part is absent already, of another commit than this one: the ranges tell
     // from where on.
     let changed = match ranges {
@@ -146,12 +146,12 @@ pub(super) fn install_content(
             && note.data_seq == version.data_seq
             && size == version.size =>
         {
-            return Ok(Content::Kept);
+            return Ok(InstalledContent::Kept);
         }
         None => &all,
     };
     if changed.is_empty() && size == version.size {
-        return Ok(Content::Kept);
+        return Ok(InstalledContent::Kept);
     }
     for &(offset, len) in changed {
         note.absent.add(
@@ -161,7 +161,7 @@ pub(super) fn install_content(
     }
     // What grew is new, whatever was said of it.
     note.absent.add(size, version.size);
-    note.absent.remove(version.size, END);
+    note.absent.remove(version.size, CONTENT_END);
     note.data_seq = version.data_seq;
     for (from, to) in note.absent.iter() {
         // Blocks that lie in it altogether are given back; what is beside them is covered by the
@@ -174,11 +174,11 @@ pub(super) fn install_content(
     let of = &version.attributes;
     locked.set_attr(
         no,
-        SetAttr {
+        AttributeChanges {
             mtime: Some(of.mtime),
             ctime: Some(of.ctime),
-            ..SetAttr::default()
+            ..AttributeChanges::default()
         },
     );
-    Ok(Content::Replaced)
+    Ok(InstalledContent::Replaced)
 }

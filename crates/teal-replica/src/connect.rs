@@ -6,40 +6,40 @@
 //! 2. A server without the history this replica has seen is offered what it lost (`offer`) before
 //!    anything else.
 
-use super::{Identity, Replica, SyncError, unexpected};
+use super::{Replica, ReplicaIdentity, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use teal_device::UpstreamError;
-use teal_proto::{Hello, RefusalCode, Reply, Request, Told, Welcome};
-use teal_types::{BatchNo, Incarnation, LEASE};
+use teal_proto::{ClientRequest, Hello, HistoryVerdict, RefusalCode, ServerReply, Welcome};
+use teal_types::Incarnation;
 
 impl Replica {
     /// Says hello if that is due.
     pub(crate) fn connect(&self) -> Result<(), SyncError> {
-        if self.state.lock().is_connected {
+        if self.state().is_connected() {
             // Whoever only wants news does not wait for a flush.
             return Ok(());
         }
-        let _flushing = self.flushing.lock();
-        if self.state.lock().is_connected {
+        let _flushing = self.hold_flush();
+        if self.state().is_connected() {
             return Ok(());
         }
-        if self.identity.lock().parts == 0 && !bug(Bug::FlyingForgotten) {
+        if self.identity().parts == 0 && !bug(Bug::FlyingForgotten) {
             // The program ended after a cut, before its batch had been sent.
             self.take_back_all()?;
         }
-        if let Told::Lost { .. } = self.greet()? {
+        if let HistoryVerdict::Lost { .. } = self.say_hello()? {
             // The server is to know from where this goes on.
-            self.greet()?;
+            self.say_hello()?;
         }
         self.announce_some()?;
         self.offer_some()?;
-        self.state.lock().is_connected = true;
+        self.state().set_connected();
         Ok(())
     }
 
     /// Asks the server for something, and once more after another hello if it has begun anew since
     /// it was greeted.
-    pub(crate) fn greeted<T>(
+    pub(crate) fn retry_after_greeting<T>(
         &self,
         ask: impl Fn() -> Result<T, SyncError>,
     ) -> Result<T, SyncError> {
@@ -55,10 +55,10 @@ impl Replica {
     }
 
     /// Says hello, and does what it is told.
-    fn greet(&self) -> Result<Told, SyncError> {
-        let identity = *self.identity.lock();
-        let hello = Request::Hello(Hello {
-            incarnation: if self.state.lock().is_copied {
+    fn say_hello(&self) -> Result<HistoryVerdict, SyncError> {
+        let identity = self.identity();
+        let hello = ClientRequest::Hello(Hello {
+            incarnation: if self.state().is_copied() {
                 Incarnation::NONE
             } else {
                 identity.incarnation
@@ -68,22 +68,21 @@ impl Replica {
             seen_digest: identity.digest,
             earlier: identity.trail.steps().to_vec(),
             server_incarnation: identity.server,
-            device: self.device.clone(),
+            device: self.device_name().to_owned(),
         });
-        let Reply::Welcome(welcome) = self.ask(&hello)? else {
+        let ServerReply::Welcome(welcome) = self.ask_server(&hello)? else {
             return Err(unexpected("to a hello").into());
         };
-        self.welcomed(&welcome).inspect_err(|e| {
+        self.apply_welcome(&welcome).inspect_err(|e| {
             if let SyncError::Upstream(UpstreamError::Denied(words)) = e {
-                let now = self.monotonic();
-                self.state.lock().deny(words, now);
+                self.state().deny(words);
             }
         })?;
-        Ok(welcome.told)
+        Ok(welcome.verdict)
     }
 
-    fn welcomed(&self, welcome: &Welcome) -> Result<(), SyncError> {
-        let identity = *self.identity.lock();
+    fn apply_welcome(&self, welcome: &Welcome) -> Result<(), SyncError> {
+        let identity = self.identity();
         let (volume, known) = (welcome.volume.get(), (identity.volume, identity.replica));
         if !identity.incarnation.is_none() && known != (volume, welcome.replica) {
             let words = format!(
@@ -94,12 +93,12 @@ impl Replica {
             return Err(UpstreamError::Denied(words).into());
         }
         self.set_domain(welcome.domain);
-        match welcome.told {
-            Told::Known => {}
-            Told::Incarnate => self.incarnate(welcome)?,
-            Told::Lost { common, digest } => self.begin_offer(welcome, common, digest)?,
+        match welcome.verdict {
+            HistoryVerdict::Known => {}
+            HistoryVerdict::Incarnate => self.begin_incarnation(welcome)?,
+            HistoryVerdict::Lost { common, digest } => self.begin_offer(welcome, common, digest)?,
         }
-        self.identify(|identity| {
+        self.update_identity(|identity| {
             (identity.volume, identity.replica) = (volume, welcome.replica);
             identity.server = welcome.server_incarnation;
             identity.key = welcome.domain;
@@ -108,34 +107,34 @@ impl Replica {
     }
 
     /// The first life, or that of a copied store.
-    fn incarnate(&self, welcome: &Welcome) -> Result<(), SyncError> {
-        let before = self.new_life(welcome)?;
+    fn begin_incarnation(&self, welcome: &Welcome) -> Result<(), SyncError> {
+        let before = self.start_incarnation(welcome)?;
         if !before.incarnation.is_none() && !bug(Bug::NotRenumbered) {
             log::warn!(
                 "this store is a copy of one that went on, or may be one: it goes on in a life of its own"
             );
             self.renumber(before.lease)?;
         }
-        Ok(self.volume.sync()?)
+        Ok(self.volume().sync()?)
     }
 
     /// A new life: new numbers, batches counted from the beginning. What it was before.
-    pub(crate) fn new_life(&self, welcome: &Welcome) -> Result<Identity, SyncError> {
-        let before = *self.identity.lock();
+    pub(crate) fn start_incarnation(
+        &self,
+        welcome: &Welcome,
+    ) -> Result<ReplicaIdentity, SyncError> {
+        let before = self.identity();
         self.forget_all_tails()?;
-        let Reply::Incarnated { incarnation, lease } = self.ask(&Request::Incarnate)? else {
+        let ServerReply::Incarnated { incarnation, lease } =
+            self.ask_server(&ClientRequest::Incarnate)?
+        else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
-        let next = u64::from(lease) * LEASE;
-        self.identify(|identity| {
-            // Both at once: what is made meanwhile has a number of either life, and not one beyond
-            // the lease.
-            *self.next.lock() = next;
-            (identity.volume, identity.replica) = (welcome.volume.get(), welcome.replica);
-            (identity.incarnation, identity.lease, identity.reserved) = (incarnation, lease, next);
-            (identity.batch, identity.parts) = (BatchNo::NONE, 0);
-        })?;
-        self.state.lock().is_copied = false;
+        self.begin_life(
+            (welcome.volume.get(), welcome.replica),
+            (incarnation, lease),
+        )?;
+        self.state().new_life_begun();
         self.take_back_all()?;
         Ok(before)
     }

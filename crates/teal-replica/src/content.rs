@@ -8,38 +8,40 @@
 //!    sent stays at the server.
 //! 4. Content that only the server has is never sent back as zeros.
 
-use super::large::Turn;
-use super::note::{DirtyContent, Tail};
+use super::large::TimeSlice;
+use super::note::{AppendedTail, DirtyContent};
 use super::{Replica, SyncError, unexpected};
 use serde_bytes::ByteBuf;
 use std::collections::HashSet;
 use std::io::{self, Read};
-use teal_chunk::{ChunkStream, Sizes};
+use teal_chunk::{ChunkSizes, ChunkStream};
 use teal_log::{Store, StoreError};
-use teal_proto::{Reply, Request};
-use teal_types::ranges::Ranges;
-use teal_types::{ChunkId, CommitSeq, ContentChange, ObjectNo, Op, Piece, Source, Timestamp};
+use teal_proto::{ClientRequest, ServerReply};
+use teal_types::ranges::ByteRanges;
+use teal_types::{
+    ChunkId, CommitSeq, ContentChange, ContentPiece, ObjectNo, Op, PieceSource, Timestamp,
+};
 use teal_volume::FsError;
 
 /// Chunks gathered before the server is asked about them.
-const HELD: usize = 3 << 20;
-const HELD_CHUNKS: usize = 1024;
+const GATHERED_BYTES_MAX: usize = 3 << 20;
+const GATHERED_CHUNKS_MAX: usize = 1024;
 /// Bytes read from the store at a time.
 const STEP: u64 = 1 << 20;
 /// The most pieces of one operation.
 const PIECES_MAX: usize = 8192;
 
 /// Chunks on their way.
-pub(crate) struct Sending<'a> {
+pub(crate) struct ChunkSender<'a> {
     replica: &'a Replica,
-    held: Vec<(ChunkId, Vec<u8>)>,
-    bytes: usize,
+    gathered: Vec<(ChunkId, Vec<u8>)>,
+    gathered_bytes: usize,
     known: HashSet<ChunkId>,
-    turn: Turn,
+    time_slice: TimeSlice,
 }
 
 /// A stretch of a file as a reader.
-struct Stretch<'a> {
+struct FileRangeReader<'a> {
     store: &'a Store,
     no: ObjectNo,
     at: u64,
@@ -47,7 +49,7 @@ struct Stretch<'a> {
     failed: Option<StoreError>,
 }
 
-impl Read for Stretch<'_> {
+impl Read for FileRangeReader<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let len = (self.end - self.at).min(STEP).min(buf.len() as u64) as usize;
         match self.store.read(self.no, self.at, len) {
@@ -64,20 +66,20 @@ impl Read for Stretch<'_> {
     }
 }
 
-impl<'a> Sending<'a> {
+impl<'a> ChunkSender<'a> {
     pub(crate) fn new(replica: &'a Replica) -> Self {
         Self {
             replica,
-            held: Vec::new(),
-            bytes: 0,
+            gathered: Vec::new(),
+            gathered_bytes: 0,
             known: HashSet::new(),
-            turn: Turn::new(replica),
+            time_slice: TimeSlice::new(replica),
         }
     }
 
     /// The operations that bring a file's changed content to the server; its chunks are sent, or
     /// held to be.
-    pub(crate) fn file(
+    pub(crate) fn add_file(
         &mut self,
         no: ObjectNo,
         dirty: &DirtyContent,
@@ -89,20 +91,25 @@ impl<'a> Sending<'a> {
             attr => attr?,
         };
         if let Some(tail) = &dirty.tail {
-            if let Some(op) = self.tail(no, dirty.base, tail, attr.mtime)? {
+            if let Some(op) = self.add_tail(no, dirty.base, tail, attr.mtime)? {
                 ops.push(op);
                 return Ok(());
             }
             self.replica.forget_tail(no)?;
         }
-        let is_new = dirty.base == CommitSeq::default() && dirty.cut == 0;
-        let absent = self.replica.note(no)?.absent;
+        let is_new = dirty.base == CommitSeq::default() && dirty.least_size == 0;
+        let absent = self.replica.note_of(no)?.absent;
         let mut pieces = Vec::new();
-        for (from, to) in dirty.ranges.within(0, attr.size).without(&absent).iter() {
-            self.range(no, from, to, is_new, &mut pieces)?;
+        for (from, to) in dirty
+            .ranges
+            .clipped_to(0, attr.size)
+            .difference(&absent)
+            .iter()
+        {
+            self.add_range(no, from, to, is_new, &mut pieces)?;
         }
         let mut change = ContentChange {
-            cut: dirty.cut.min(attr.size),
+            cut: dirty.least_size.min(attr.size),
             size: attr.size,
             mtime: attr.mtime,
             pieces: Vec::new(),
@@ -126,18 +133,18 @@ impl<'a> Sending<'a> {
 
     /// The operation that brings a tail to the server; `None` if something else was done to the
     /// content since the cut, or it is too large for one operation.
-    fn tail(
+    fn add_tail(
         &mut self,
         no: ObjectNo,
         base: CommitSeq,
-        tail: &Tail,
+        tail: &AppendedTail,
         mtime: Timestamp,
     ) -> Result<Option<Op>, SyncError> {
         let mut pieces = Vec::new();
         if !self.replica.has_tail(no, tail)? {
             return Ok(None);
         }
-        self.range(no, tail.from, tail.to, false, &mut pieces)?;
+        self.add_range(no, tail.from, tail.to, false, &mut pieces)?;
         // Looked at again: what was read is what the cut meant.
         if pieces.len() > PIECES_MAX || !self.replica.has_tail(no, tail)? {
             return Ok(None);
@@ -159,13 +166,13 @@ impl<'a> Sending<'a> {
         }))
     }
 
-    fn range(
+    fn add_range(
         &mut self,
         no: ObjectNo,
         from: u64,
         to: u64,
         is_new: bool,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<ContentPiece>,
     ) -> Result<(), SyncError> {
         let mut at = from;
         while at < to {
@@ -176,10 +183,10 @@ impl<'a> Sending<'a> {
                 .unwrap_or(to)
                 .clamp(at, to);
             if data > at && !is_new {
-                pieces.push(Piece {
+                pieces.push(ContentPiece {
                     offset: at,
                     len: data - at,
-                    source: Source::Hole,
+                    source: PieceSource::Hole,
                 });
             }
             let hole = if data < to {
@@ -191,7 +198,7 @@ impl<'a> Sending<'a> {
             } else {
                 to
             };
-            self.data(no, data, hole, pieces)?;
+            self.add_data(no, data, hole, pieces)?;
             at = hole.max(data);
             if hole == data && data < to {
                 // The file has become shorter.
@@ -201,23 +208,23 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    fn data(
+    fn add_data(
         &mut self,
         no: ObjectNo,
         from: u64,
         to: u64,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<ContentPiece>,
     ) -> Result<(), SyncError> {
         let mut at = from;
         let mut chunks = ChunkStream::new(
-            Stretch {
+            FileRangeReader {
                 store: self.replica.store(),
                 no,
                 at: from,
                 end: to,
                 failed: None,
             },
-            Sizes::DEFAULT,
+            ChunkSizes::DEFAULT,
         );
         while let Some(chunk) = chunks.next() {
             let Ok(chunk) = chunk else {
@@ -225,38 +232,42 @@ impl<'a> Sending<'a> {
                 return Err(failed.map_or(FsError::Stale, FsError::from).into());
             };
             let len = chunk.len() as u64;
-            let id = self.add(chunk)?;
-            pieces.push(Piece {
+            let id = self.add_chunk(chunk)?;
+            pieces.push(ContentPiece {
                 offset: at,
                 len,
-                source: Source::Chunk { id, offset: 0 },
+                source: PieceSource::Chunk { id, offset: 0 },
             });
             at += len;
         }
         Ok(())
     }
 
-    fn add(&mut self, chunk: Vec<u8>) -> Result<ChunkId, SyncError> {
-        let id = self.replica.domain()?.name(&chunk);
+    fn add_chunk(&mut self, chunk: Vec<u8>) -> Result<ChunkId, SyncError> {
+        let id = self.replica.chunk_domain()?.name_content(&chunk);
         if self.known.insert(id) {
-            if self.bytes + chunk.len() > HELD || self.held.len() >= HELD_CHUNKS {
-                self.send()?;
+            if self.gathered_bytes + chunk.len() > GATHERED_BYTES_MAX
+                || self.gathered.len() >= GATHERED_CHUNKS_MAX
+            {
+                self.send_missing()?;
             }
-            self.bytes += chunk.len();
-            self.held.push((id, chunk));
+            self.gathered_bytes += chunk.len();
+            self.gathered.push((id, chunk));
         }
         Ok(id)
     }
 
     /// Sends what is held and the server lacks.
-    pub(crate) fn send(&mut self) -> Result<(), SyncError> {
-        let held = std::mem::take(&mut self.held);
-        self.bytes = 0;
+    pub(crate) fn send_missing(&mut self) -> Result<(), SyncError> {
+        let held = std::mem::take(&mut self.gathered);
+        self.gathered_bytes = 0;
         if held.is_empty() {
             return Ok(());
         }
         let chunks = held.iter().map(|(id, _)| *id).collect();
-        let Reply::Missing(missing) = self.replica.ask(&Request::Have { chunks })? else {
+        let ServerReply::Missing(missing) =
+            self.replica.ask_server(&ClientRequest::Have { chunks })?
+        else {
             return Err(unexpected("to which chunks it has").into());
         };
         let missing: HashSet<u32> = missing.into_iter().collect();
@@ -268,25 +279,25 @@ impl<'a> Sending<'a> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.replica.counters.sent(
+        self.replica.counters().sent(
             chunks.len(),
             chunks.iter().map(|chunk| chunk.len() as u64).sum(),
         );
-        match self.replica.ask(&Request::Put { chunks })? {
-            Reply::Done if self.turn.is_over(self.replica)? => Err(SyncError::Later),
-            Reply::Done => Ok(()),
+        match self.replica.ask_server(&ClientRequest::Put { chunks })? {
+            ServerReply::Done if self.time_slice.is_over(self.replica)? => Err(SyncError::Later),
+            ServerReply::Done => Ok(()),
             _ => Err(unexpected("to chunks").into()),
         }
     }
 }
 
 /// All of a file's content, for one that is to be sent as a whole.
-pub(crate) fn whole(size: u64) -> DirtyContent {
-    let mut ranges = Ranges::default();
+pub(crate) fn whole_content(size: u64) -> DirtyContent {
+    let mut ranges = ByteRanges::default();
     ranges.add(0, size.max(1));
     DirtyContent {
         base: CommitSeq::default(),
-        cut: u64::MAX,
+        least_size: u64::MAX,
         ranges,
         tail: None,
     }

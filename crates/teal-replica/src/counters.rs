@@ -1,7 +1,7 @@
 //! What has passed between this replica and the server, in numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use teal_proto::{REQUEST_KINDS, Request};
+use teal_proto::{ClientRequest, REQUEST_KINDS};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -52,7 +52,7 @@ impl Counters {
         std::array::from_fn(|kind| self.asked[kind].load(Ordering::Relaxed))
     }
 
-    pub(crate) fn asked(&self, request: &Request) {
+    pub(crate) fn asked(&self, request: &ClientRequest) {
         self.asked[request.kind()].fetch_add(1, Ordering::Relaxed);
     }
 

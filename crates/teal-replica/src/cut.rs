@@ -12,20 +12,22 @@
 //! changed. Should the program end in between, the notes name a batch that was never sent, and
 //! everything is taken back.
 
-use super::large::{Before, Divided};
-use super::note::{Components, DirtyContent, InFlight, Note};
+use super::large::{BatchSplit, NamesAtServer};
+use super::note::{ComponentsInFlight, DirtyContent, ObjectNote, UnsentComponents};
 use super::stuck::OBJECTS_MAX;
 use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
-use teal_log::{Cost, Locked, StoreError};
-use teal_types::ranges::Ranges;
-use teal_types::{Attr, Attributes, BatchNo, CommitSeq, FileType, Link, ObjectNo, Op, Timestamp};
+use teal_log::{Cost, LockedObjects, StoreError};
+use teal_types::ranges::ByteRanges;
+use teal_types::{
+    Attr, BatchNo, CommitSeq, FileType, HardLink, ObjectNo, Op, ReplicatedAttributes, Timestamp,
+};
 
 /// A batch before its content has been read.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub(crate) struct BatchCut {
     pub(crate) batch: BatchNo,
     /// Everything that is in flight.
     pub(crate) objects: Vec<ObjectNo>,
@@ -38,8 +40,8 @@ pub(crate) struct Cut {
     pub(crate) is_partial: bool,
 }
 
-impl Cut {
-    fn lens(&self) -> [usize; 6] {
+impl BatchCut {
+    fn lengths(&self) -> [usize; 6] {
         let Self {
             objects,
             creates,
@@ -60,7 +62,10 @@ impl Cut {
     }
 
     /// Takes away what came since it had these lengths.
-    fn shorten(&mut self, [objects, creates, removals, placements, others, contents]: [usize; 6]) {
+    fn truncate_to(
+        &mut self,
+        [objects, creates, removals, placements, others, contents]: [usize; 6],
+    ) {
         self.objects.truncate(objects);
         self.creates.truncate(creates);
         self.removals.truncate(removals);
@@ -70,8 +75,8 @@ impl Cut {
     }
 }
 
-pub(crate) fn attributes(attr: &Attr) -> Attributes {
-    Attributes {
+pub(crate) fn attributes_of(attr: &Attr) -> ReplicatedAttributes {
+    ReplicatedAttributes {
         perm: attr.perm,
         uid: attr.uid,
         gid: attr.gid,
@@ -84,66 +89,63 @@ pub(crate) fn attributes(attr: &Attr) -> Attributes {
 
 /// What of all that is dirty goes into a batch.
 #[derive(Debug, PartialEq, Eq)]
-struct Choice {
+struct BatchChoice {
     objects: Vec<ObjectNo>,
-    rest: Rest,
+    rest: BatchRest,
 }
 
 /// Says whether a batch leaves something for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
+enum BatchRest {
     /// Nothing else is dirty.
     Empty,
     /// What is dirty besides goes at once after the batch.
     Waits,
 }
 
-impl Choice {
+impl BatchChoice {
     fn all(objects: impl IntoIterator<Item = ObjectNo>) -> Self {
         Self {
             objects: objects.into_iter().collect(),
-            rest: Rest::Empty,
+            rest: BatchRest::Empty,
         }
     }
 
     fn part(objects: impl IntoIterator<Item = ObjectNo>) -> Self {
         Self {
             objects: objects.into_iter().collect(),
-            rest: Rest::Waits,
+            rest: BatchRest::Waits,
         }
     }
 }
 
 impl Replica {
     /// Takes a cut; `None` when nothing is dirty.
-    pub(crate) fn take_cut(&self) -> Result<Option<Cut>, SyncError> {
-        let _names = self.volume.own_namespace();
-        let Choice {
+    pub(crate) fn take_cut(&self) -> Result<Option<BatchCut>, SyncError> {
+        let _names = self.volume().own_namespace();
+        let BatchChoice {
             objects: chosen,
             rest,
-        } = self.choose()?;
-        let is_partial = rest == Rest::Waits;
-        {
-            let mut state = self.state.lock();
-            // The rest goes at once.
-            state.dirty_since =
-                is_partial.then(|| state.dirty_since.unwrap_or_else(|| self.monotonic()));
-        }
+        } = self.choose_objects()?;
+        let is_partial = rest == BatchRest::Waits;
+        self.state().cut_taken(is_partial, self.monotonic());
         if chosen.is_empty() {
             return Ok(None);
         }
         let batch = self
-            .identify(|identity| (identity.batch, identity.parts) = (identity.batch.next(), 0))?
+            .update_identity(|identity| {
+                (identity.batch, identity.parts) = (identity.batch.next(), 0)
+            })?
             .batch;
-        let mut cut = Cut {
+        let mut cut = BatchCut {
             batch,
             is_partial,
-            ..Cut::default()
+            ..BatchCut::default()
         };
         for no in chosen {
-            let before = cut.lens();
+            let before = cut.lengths();
             let done = self.cut_one(&mut cut, no).or_else(|e| {
-                cut.shorten(before);
+                cut.truncate_to(before);
                 self.hold_unread(no, e)
             });
             if let Err(e) = done {
@@ -153,7 +155,7 @@ impl Replica {
         }
         if cut.objects.is_empty() {
             // Nothing but files without names: there is nothing to say.
-            self.identify(|identity| identity.batch = identity.batch.previous())?;
+            self.update_identity(|identity| identity.batch = identity.batch.previous())?;
             return Ok(None);
         }
         Ok(Some(cut))
@@ -163,7 +165,7 @@ impl Replica {
     pub(crate) fn dirty_objects(&self) -> Result<Vec<ObjectNo>, SyncError> {
         let mut dirty = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if Note::summary(head).is_dirty {
+            if ObjectNote::summary(head).is_dirty {
                 dirty.push(no);
             }
             ControlFlow::Continue(())
@@ -172,48 +174,47 @@ impl Replica {
     }
 
     /// Numbers of the objects that are to go: all that are dirty, or a closed part of them.
-    fn choose(&self) -> Result<Choice, SyncError> {
+    fn choose_objects(&self) -> Result<BatchChoice, SyncError> {
         let all = self.dirty_objects()?;
         let dirty = self.free_of_held(all.clone())?;
         if dirty.is_empty() {
             return self.choose_held(&all);
         }
-        let limit = self.stuck.lock().limit();
+        let limit = self.stuck().batch_limit();
         if limit < OBJECTS_MAX {
             return self.choose_few(dirty, limit);
         }
         if dirty.len() <= OBJECTS_MAX {
-            let divided = self.divide(&dirty)?;
-            let mut state = self.state.lock();
-            state.is_large_next = divided.is_some() && !state.is_large_next;
+            let divided = self.split_by_size(&dirty)?;
+            let is_large_put_off = self.state().is_large_put_off(divided.is_some());
             return Ok(match divided {
-                Some(Divided { first, .. }) if state.is_large_next => Choice::part(first),
-                Some(Divided { large, .. }) => Choice::part(large),
-                None => Choice::all(dirty),
+                Some(BatchSplit { first, .. }) if is_large_put_off => BatchChoice::part(first),
+                Some(BatchSplit { large, .. }) => BatchChoice::part(large),
+                None => BatchChoice::all(dirty),
             });
         }
         self.choose_some(dirty, OBJECTS_MAX)
     }
 
     /// The next of what is held back, by itself with what it needs.
-    fn choose_held(&self, all: &[ObjectNo]) -> Result<Choice, SyncError> {
+    fn choose_held(&self, all: &[ObjectNo]) -> Result<BatchChoice, SyncError> {
         let Some(no) = self.next_held()? else {
-            return Ok(Choice::all([]));
+            return Ok(BatchChoice::all([]));
         };
-        let Before { had, .. } = self.before(all)?;
+        let NamesAtServer { had, .. } = self.names_at_server(all)?;
         let mut chosen = BTreeSet::new();
         self.close_over(no, &had, &mut chosen)?;
-        Ok(Choice::part(chosen))
+        Ok(BatchChoice::part(chosen))
     }
 
     /// A few objects, those with the least content first; removals when nothing else is left,
     /// children before their directories.
-    fn choose_few(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<Choice, SyncError> {
-        let Before { gone, .. } = self.before(&dirty)?;
+    fn choose_few(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<BatchChoice, SyncError> {
+        let NamesAtServer { gone, .. } = self.names_at_server(&dirty)?;
         if gone.len() < dirty.len() {
             let mut by_content = Vec::new();
             for no in dirty {
-                by_content.push((self.unsent(no)?, no));
+                by_content.push((self.unsent_bytes(no)?, no));
             }
             by_content.sort_unstable();
             return self.choose_some(by_content.into_iter().map(|(_, no)| no).collect(), limit);
@@ -221,7 +222,7 @@ impl Replica {
         let mut above: HashMap<ObjectNo, ObjectNo> = HashMap::new();
         for no in &gone {
             above.extend(
-                self.note(*no)?
+                self.note_of(*no)?
                     .dirty
                     .links
                     .and_then(|(_, had)| had.first().map(|link| (*no, link.dir))),
@@ -237,37 +238,37 @@ impl Replica {
         let is_partial = by_depth.len() > limit;
         let first = by_depth.into_iter().take(limit).map(|(_, no)| no);
         Ok(if is_partial {
-            Choice::part(first)
+            BatchChoice::part(first)
         } else {
-            Choice::all(first)
+            BatchChoice::all(first)
         })
     }
 
     /// At most so many objects and what they need.
-    fn choose_some(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<Choice, SyncError> {
+    fn choose_some(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<BatchChoice, SyncError> {
         // Who takes the name that another had goes with it.
-        let Before { had, gone } = self.before(&dirty)?;
+        let NamesAtServer { had, gone } = self.names_at_server(&dirty)?;
         let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
         let mut chosen = BTreeSet::new();
         for no in dirty.iter().filter(|no| !last.contains(no)) {
             if chosen.len() >= limit {
-                return Ok(Choice::part(chosen));
+                return Ok(BatchChoice::part(chosen));
             }
             self.close_over(*no, &had, &mut chosen)?;
         }
         // Removed directories must be empty at the server by then: removals go when all else has
         // gone.
         if limit < OBJECTS_MAX && !chosen.is_empty() && !last.is_empty() {
-            return Ok(Choice::part(chosen));
+            return Ok(BatchChoice::part(chosen));
         }
         chosen.extend(last);
-        Ok(Choice::all(chosen))
+        Ok(BatchChoice::all(chosen))
     }
 
     pub(crate) fn close_over(
         &self,
         no: ObjectNo,
-        had: &HashMap<Link, ObjectNo>,
+        had: &HashMap<HardLink, ObjectNo>,
         chosen: &mut BTreeSet<ObjectNo>,
     ) -> Result<(), SyncError> {
         let mut with = vec![no];
@@ -275,33 +276,33 @@ impl Replica {
             if !chosen.insert(no) {
                 continue;
             }
-            with.extend(self.needs(no, had)?);
+            with.extend(self.required_objects(no, had)?);
         }
         Ok(())
     }
 
     /// The names of an object, if it is there.
-    pub(crate) fn links_here(&self, no: ObjectNo) -> Result<Vec<Link>, SyncError> {
+    pub(crate) fn links_here(&self, no: ObjectNo) -> Result<Vec<HardLink>, SyncError> {
         match self.store().names(no) {
             Err(StoreError::NotFound(_)) => Ok(Vec::new()),
             names => Ok(names?
                 .into_iter()
-                .map(|(dir, name)| Link { dir, name })
+                .map(|(dir, name)| HardLink { dir, name })
                 .collect()),
         }
     }
 
     /// Lets what is dirty of one object go in flight.
-    fn cut_one(&self, cut: &mut Cut, no: ObjectNo) -> Result<(), SyncError> {
-        let mut note = self.note(no)?;
+    fn cut_one(&self, cut: &mut BatchCut, no: ObjectNo) -> Result<(), SyncError> {
+        let mut note = self.note_of(no)?;
         let cost = Cost::note().with_note(note.encode().len() + 4096).freeing();
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => None,
             locked => Some(locked?),
         };
         // Under the object's lock it is what it is.
-        note = self.note(no)?;
+        note = self.note_of(no)?;
         let sent = locked
             .as_ref()
             .map_or_else(Vec::new, |locked| names(locked, no));
@@ -315,10 +316,10 @@ impl Replica {
         }
         let mut part = std::mem::take(&mut note.dirty);
         if sent.is_empty() && no != ObjectNo::ROOT {
-            part = Components {
+            part = UnsentComponents {
                 gone: part.gone,
                 links: part.links,
-                ..Components::default()
+                ..UnsentComponents::default()
             };
         }
         if let (
@@ -332,7 +333,7 @@ impl Replica {
             tail.to = locked.attr(no).size;
         }
         cut.objects.push(no);
-        let mut latest = self.volume.now();
+        let mut latest = self.volume().now();
         if let Some(locked) = &locked {
             self.cut_state(cut, locked, no, &part, &sent)?;
             latest = latest.min(locked.attr(no).ctime);
@@ -342,10 +343,10 @@ impl Replica {
                 .attr(link.dir)
                 .map_or(latest, |dir| dir.mtime.min(latest))
         });
-        note.in_flight = (!bug(Bug::ClearedTooEarly)).then_some(InFlight {
+        note.in_flight = (!bug(Bug::ClearedTooEarly)).then_some(ComponentsInFlight {
             batch: cut.batch,
-            part,
-            sent,
+            components: part,
+            sent_names: sent,
         });
         let bytes = note.encode();
         op.set_note(no, Some(&bytes))?;
@@ -354,11 +355,11 @@ impl Replica {
 
     fn cut_state(
         &self,
-        cut: &mut Cut,
-        locked: &Locked<'_>,
+        cut: &mut BatchCut,
+        locked: &LockedObjects<'_>,
         no: ObjectNo,
-        part: &Components,
-        sent: &[Link],
+        part: &UnsentComponents,
+        sent: &[HardLink],
     ) -> Result<(), StoreError> {
         let attr = locked.attr(no);
         if part.created {
@@ -370,7 +371,7 @@ impl Replica {
             cut.creates.push(Op::Create {
                 object: no,
                 kind: attr.kind,
-                attributes: attributes(&attr),
+                attributes: attributes_of(&attr),
                 target,
             });
             for name in locked.xattr_names(no) {
@@ -387,8 +388,8 @@ impl Replica {
                     no,
                     DirtyContent {
                         base: CommitSeq::default(),
-                        cut: 0,
-                        ranges: Ranges::all(),
+                        least_size: 0,
+                        ranges: ByteRanges::whole_file(),
                         tail: None,
                     },
                 ));
@@ -402,7 +403,7 @@ impl Replica {
             cut.others.push(Op::SetAttributes {
                 object: no,
                 base,
-                attributes: attributes(&attr),
+                attributes: attributes_of(&attr),
             });
         }
         for (name, base) in &part.xattrs {
@@ -421,11 +422,11 @@ impl Replica {
     }
 }
 
-fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+fn names(locked: &LockedObjects<'_>, no: ObjectNo) -> Vec<HardLink> {
     locked
         .names(no)
         .into_iter()
-        .map(|(dir, name)| Link { dir, name })
+        .map(|(dir, name)| HardLink { dir, name })
         .collect()
 }
 
@@ -433,11 +434,11 @@ fn names(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
 /// possible. They were made at `time`, or before: what nobody changes must not get younger by being
 /// sent.
 fn cut_names(
-    cut: &mut Cut,
+    cut: &mut BatchCut,
     no: ObjectNo,
-    part: &Components,
-    sent: &[Link],
-    time: impl Fn(&Link) -> Timestamp,
+    part: &UnsentComponents,
+    sent: &[HardLink],
+    time: impl Fn(&HardLink) -> Timestamp,
 ) {
     let (base, had) = match &part.links {
         _ if part.created => (CommitSeq::default(), &[][..]),

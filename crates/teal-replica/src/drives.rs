@@ -19,26 +19,26 @@
 mod affinity;
 mod attach;
 mod attached;
+mod attached_drives;
 mod choice;
 mod cursor;
+mod damage;
 mod detach;
-mod heirs;
 mod label;
-mod lose;
+mod lost;
 mod queue;
 mod read;
 mod refused;
-mod rest;
-mod set;
-mod short;
-mod shown;
-mod skip;
+mod report;
+mod sleep;
+mod successions;
 mod superseded;
 #[cfg(test)]
 mod tests;
+mod unplaced;
 
-pub use affinity::Affinity;
+pub use affinity::AffineObject;
 pub use attach::{KnownDrive, KnownDrives, NewDrive};
+pub(crate) use attached_drives::AttachedDrives;
 pub use refused::DriveRefused;
-pub(crate) use set::Drives;
-pub use shown::{DriveShown, Price, SourceShown, Whereabouts};
+pub use report::{ContentLocations, DriveStatus, ReadPrice, SourceStatus};

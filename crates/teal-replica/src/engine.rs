@@ -1,23 +1,25 @@
 //! The replica: its parts, and what they share.
 
 use super::counters::Counters;
-use super::identity::Identity;
-use super::note::Note;
+use super::identity::ReplicaIdentity;
+use super::listings::Listings;
+use super::news::NewsPosition;
+use super::note::ObjectNote;
 use super::options::UpstreamOptions;
-use super::trouble::Trouble;
-use super::{ahead, backlog, drives, kept, lookout, pins, recency, stuck};
-use crate::seeded::{Bug, bug};
-use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::own_identity::OwnIdentity;
+use super::state::SharedState;
+use super::{backlog, drives, eviction_clock, pin_set, prefetch_target, prefetch_window, stuck};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use teal_chunk::{Domain, DomainId};
+use teal_chunk::{DedupDomain, DomainId};
 use teal_device::{Upstream, UpstreamError};
 use teal_env::Clock;
-use teal_log::{Cost, Op, Store, StoreError};
-use teal_proto::{RefusalCode, Reply, Request};
+use teal_log::{Cost, Store, StoreError, StoreOperation};
+use teal_proto::{ClientRequest, ServerReply};
 use teal_types::{CommitSeq, ObjectNo};
-use teal_volume::{FsError, Rank, RankedMutex, RankedMutexGuard, RankedRwLock, Volume};
+use teal_volume::{FsError, LockRank, RankedMutex, RankedMutexGuard, RankedRwLock, Volume};
 
 /// Objects share this many locks of their content.
 const CONTENT_LOCKS: u64 = 64;
@@ -25,83 +27,36 @@ const CONTENT_LOCKS: u64 = 64;
 /// microseconds, but for a page that is locked until a request is answered that waits for the
 /// server, or for the position.
 pub(crate) const HEARD_WITHIN: Duration = Duration::from_secs(2);
-/// What threads tell each other.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Monotonic time of the first change that no flush has taken along.
-    pub(crate) dirty_since: Option<Duration>,
-    /// A batch has gone before large content, which is in the next one.
-    pub(crate) is_large_next: bool,
-    /// Whether another client of the volume is there.
-    pub(crate) is_live: bool,
-    pub(crate) stop: bool,
-    /// Why the server cannot be asked; `None`: it can, as far as known.
-    pub(crate) trouble: Option<Trouble>,
-    /// Whoever asks in the background is to ask now.
-    pub(crate) probe: bool,
-    /// Whether somebody does.
-    pub(crate) has_puller: bool,
-    /// Why the server does not take what it is sent, though it answers.
-    pub(crate) stuck: Option<String>,
-    /// Whether the server has said welcome since it could not be reached.
-    pub(crate) is_connected: bool,
-    /// A copy of this store has made objects with numbers that are this one's to give: it needs
-    /// another life, whatever the server knows.
-    pub(crate) is_copied: bool,
-    /// Objects may need a second look.
-    pub(crate) needs_look: bool,
-    /// Flushes that have ended, and those among them that ended well.
-    pub(crate) flushes: u64,
-    pub(crate) last_flush: Option<Duration>,
-}
-
-impl State {
-    /// Notes that the server does not accept this replica.
-    pub(crate) fn deny(&mut self, why: &str, now: Duration) {
-        self.trouble = Some(Trouble::denied(why, now));
-    }
-}
-
 /// This replica of the volume.
+///
+/// Its parts are components that keep their invariants themselves; the fields are private to this
+/// file, and other files ask for the part that they change.
 pub struct Replica {
-    pub(crate) volume: Arc<Volume>,
+    volume: Arc<Volume>,
     /// Whether the threads that talk to the server have been started.
-    pub(crate) has_threads: AtomicBool,
-    pub(crate) upstream: Arc<dyn Upstream>,
-    pub(crate) options: UpstreamOptions,
-    pub(crate) device: String,
-    pub(crate) identity: Mutex<Identity>,
-    /// The next object number.
-    pub(crate) next: Mutex<u64>,
-    /// The commit up to which history is applied; a copy of what `identity` has.
-    pub(crate) seen: AtomicU64,
-    /// What the server has been told of what is kept here; changes under `applying`.
-    pub(crate) told: Mutex<kept::KeptTold>,
-    /// How far there is nothing that concerns this replica: from a position, to a commit with its
-    /// digest.
-    pub(crate) quiet: Mutex<Option<(CommitSeq, CommitSeq, [u8; 32])>>,
-    /// The directory whose entries are just coming in.
-    pub(crate) listing: Mutex<Option<ObjectNo>>,
-    /// Directories whose entries were here are to be listed again: names may have been looked up in
-    /// them.
-    pub(crate) lists_again: AtomicBool,
+    has_threads: AtomicBool,
+    upstream: Arc<dyn Upstream>,
+    options: UpstreamOptions,
+    device: String,
+    identity: OwnIdentity,
+    news: NewsPosition,
+    listings: Listings,
     /// What cannot be sent or installed; a leaf lock.
-    pub(crate) stuck: Mutex<stuck::StuckList>,
-    pub(crate) flushing: RankedMutex<()>,
-    pub(crate) applying: RankedMutex<()>,
-    pub(crate) content_locks: Vec<RankedRwLock<()>>,
-    pub(crate) state: Mutex<State>,
-    pub(crate) changed: Condvar,
-    pub(crate) names_ahead: ahead::Window,
-    pub(crate) content_ahead: ahead::Window,
-    pub(crate) flights: ahead::Flights,
-    pub(crate) lookout: lookout::Lookout,
-    pub(crate) backlog: backlog::Backlog,
-    pub(crate) recency: recency::Recency,
-    pub(crate) drives: drives::Drives,
-    pub(crate) pinning: pins::Pinning,
-    pub(crate) domain: OnceLock<Domain>,
-    pub(crate) counters: Counters,
+    stuck: Mutex<stuck::StuckList>,
+    flushing: RankedMutex<()>,
+    applying: RankedMutex<()>,
+    content_locks: Vec<RankedRwLock<()>>,
+    state: SharedState,
+    names_ahead: prefetch_window::PrefetchWindow,
+    content_ahead: prefetch_window::PrefetchWindow,
+    fetches_in_flight: prefetch_window::FetchesInFlight,
+    prefetch_target: prefetch_target::PrefetchTarget,
+    backlog: backlog::Backlog,
+    eviction_clock: eviction_clock::EvictionClock,
+    drives: drives::AttachedDrives,
+    pin_work: pin_set::PinWork,
+    domain: OnceLock<DedupDomain>,
+    counters: Counters,
 }
 
 impl std::fmt::Debug for Replica {
@@ -114,10 +69,10 @@ impl std::fmt::Debug for Replica {
 
 /// The server of a volume whose server nobody has told the address of.
 #[derive(Debug)]
-struct Nowhere;
+struct UnknownServer;
 
-impl Upstream for Nowhere {
-    fn call(&self, _: &Request, _: Duration) -> Result<Reply, UpstreamError> {
+impl Upstream for UnknownServer {
+    fn call(&self, _: &ClientRequest, _: Duration) -> Result<ServerReply, UpstreamError> {
         Err(UpstreamError::Unreachable(
             "this mount was not told where the server is".into(),
         ))
@@ -131,11 +86,11 @@ impl Replica {
     /// # Errors
     /// What reading the note of who this replica is met.
     pub fn without_server(volume: &Arc<Volume>) -> Result<Option<Arc<Self>>, FsError> {
-        let Some(identity) = Identity::of(volume.store())? else {
+        let Some(identity) = ReplicaIdentity::load(volume.store())? else {
             return Ok(None);
         };
         let replica = Self::new(volume, None, identity, "", UpstreamOptions::default());
-        replica.number_alone();
+        replica.number_standalone();
         Ok(Some(Arc::new(replica)))
     }
 
@@ -154,73 +109,180 @@ impl Replica {
         options: UpstreamOptions,
         joins: bool,
     ) -> Result<Arc<Self>, FsError> {
-        let known = Identity::of(volume.store())?;
+        let known = ReplicaIdentity::load(volume.store())?;
         let identity = known.unwrap_or_default();
         let replica = Self::new(volume, Some(upstream), identity, device, options);
         if known.is_none() {
             replica.begin_replica(joins)?;
         }
-        replica.number_alone();
+        replica.number_standalone();
         Ok(Arc::new(replica))
     }
 
     fn new(
         volume: &Arc<Volume>,
         upstream: Option<Arc<dyn Upstream>>,
-        identity: Identity,
+        identity: ReplicaIdentity,
         device: &str,
         options: UpstreamOptions,
     ) -> Self {
-        let first = u64::from(identity.lease) * teal_types::LEASE;
         Self {
             volume: Arc::clone(volume),
             has_threads: AtomicBool::new(false),
-            upstream: upstream.unwrap_or_else(|| Arc::new(Nowhere)),
+            upstream: upstream.unwrap_or_else(|| Arc::new(UnknownServer)),
             options,
             device: device.to_owned(),
-            identity: Mutex::new(identity),
-            next: Mutex::new(if bug(Bug::NumbersReused) {
-                first
-            } else {
-                identity.reserved.max(first)
-            }),
-            seen: AtomicU64::new(identity.seen.get()),
-            told: Mutex::default(),
-            quiet: Mutex::default(),
-            listing: Mutex::new(None),
-            lists_again: AtomicBool::new(false),
+            identity: OwnIdentity::new(identity),
+            news: NewsPosition::default(),
+            listings: Listings::default(),
             stuck: Mutex::default(),
-            flushing: RankedMutex::new(Rank::Flush, ()),
-            applying: RankedMutex::new(Rank::Apply, ()),
+            flushing: RankedMutex::new(LockRank::Flush, ()),
+            applying: RankedMutex::new(LockRank::Apply, ()),
             content_locks: (0..CONTENT_LOCKS)
-                .map(|_| RankedRwLock::new(Rank::Content, ()))
+                .map(|_| RankedRwLock::new(LockRank::Content, ()))
                 .collect(),
-            // What an earlier life could not place is noted with the objects.
-            state: Mutex::new(State {
-                needs_look: true,
-                ..State::default()
-            }),
-            changed: Condvar::new(),
-            names_ahead: ahead::Window::new(ahead::NAMES_LEAST, options.names_ahead.into()),
-            content_ahead: ahead::Window::new(ahead::CONTENT_LEAST, options.content_ahead),
-            flights: ahead::Flights::default(),
-            lookout: lookout::Lookout::default(),
+            state: SharedState::new(),
+            names_ahead: prefetch_window::PrefetchWindow::new(
+                prefetch_window::NAMES_LEAST,
+                options.names_ahead.into(),
+            ),
+            content_ahead: prefetch_window::PrefetchWindow::new(
+                prefetch_window::CONTENT_LEAST,
+                options.content_ahead,
+            ),
+            fetches_in_flight: prefetch_window::FetchesInFlight::default(),
+            prefetch_target: prefetch_target::PrefetchTarget::default(),
             backlog: backlog::Backlog::default(),
-            recency: recency::Recency::default(),
-            drives: drives::Drives::default(),
-            pinning: pins::Pinning::of(&identity.pins),
+            eviction_clock: eviction_clock::EvictionClock::default(),
+            drives: drives::AttachedDrives::default(),
+            pin_work: pin_set::PinWork::for_pins(&identity.pins),
             domain: OnceLock::new(),
             counters: Counters::default(),
         }
     }
 
     /// How far history is applied.
-    pub(crate) fn seen(&self) -> CommitSeq {
-        CommitSeq::new(self.seen.load(Ordering::Acquire))
+    pub(crate) fn position(&self) -> CommitSeq {
+        self.identity.seen()
+    }
+
+    /// Returns who this replica is.
+    pub(crate) fn identity(&self) -> ReplicaIdentity {
+        self.identity.get()
+    }
+
+    /// Returns who this replica is, to change it or to take a number.
+    pub(crate) fn own_identity(&self) -> &OwnIdentity {
+        &self.identity
+    }
+
+    /// Returns from where on the server is asked for news.
+    pub(crate) fn news(&self) -> &NewsPosition {
+        &self.news
+    }
+
+    /// Returns which directory's entries are just coming in.
+    pub(crate) fn listings(&self) -> &Listings {
+        &self.listings
+    }
+
+    /// Locks the list of what cannot be sent or installed.
+    pub(crate) fn stuck(&self) -> MutexGuard<'_, stuck::StuckList> {
+        self.stuck.lock()
+    }
+
+    /// Returns what the threads tell each other.
+    pub(crate) fn state(&self) -> &SharedState {
+        &self.state
+    }
+
+    /// Returns how many names come ahead.
+    pub(crate) fn names_ahead(&self) -> &prefetch_window::PrefetchWindow {
+        &self.names_ahead
+    }
+
+    /// Returns how much content comes ahead.
+    pub(crate) fn content_ahead(&self) -> &prefetch_window::PrefetchWindow {
+        &self.content_ahead
+    }
+
+    /// Returns what is being fetched.
+    pub(crate) fn flights(&self) -> &prefetch_window::FetchesInFlight {
+        &self.fetches_in_flight
+    }
+
+    /// Returns where content is to be fetched ahead.
+    pub(crate) fn lookout(&self) -> &prefetch_target::PrefetchTarget {
+        &self.prefetch_target
+    }
+
+    /// Returns how many bytes are only here.
+    pub(crate) fn backlog(&self) -> &backlog::Backlog {
+        &self.backlog
+    }
+
+    /// Returns which objects were used.
+    pub(crate) fn recency(&self) -> &eviction_clock::EvictionClock {
+        &self.eviction_clock
+    }
+
+    /// Returns the drives that are attached.
+    pub(crate) fn drive_set(&self) -> &drives::AttachedDrives {
+        &self.drives
+    }
+
+    /// Returns what is to be fetched because it is pinned.
+    pub(crate) fn pinning(&self) -> &pin_set::PinWork {
+        &self.pin_work
+    }
+
+    /// Returns what has passed between this replica and the server.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns what is set of the server.
+    pub(crate) fn options(&self) -> &UpstreamOptions {
+        &self.options
+    }
+
+    /// Returns the name of this machine for people.
+    pub(crate) fn device_name(&self) -> &str {
+        &self.device
+    }
+
+    /// Returns the volume below.
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Returns whether the threads that talk to the server have been started.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.has_threads.load(Ordering::Acquire)
+    }
+
+    /// Notes that the threads that talk to the server are started.
+    pub(crate) fn set_has_threads(&self) {
+        self.has_threads.store(true, Ordering::Release);
+    }
+
+    /// Begins a flush, or what must not be done during one: one thread at a time.
+    pub(crate) fn hold_flush(&self) -> RankedMutexGuard<'_, ()> {
+        self.flushing.lock()
+    }
+
+    /// Holds the position in history: one thread advances it at a time.
+    pub(crate) fn hold_position(&self) -> RankedMutexGuard<'_, ()> {
+        self.applying.lock()
+    }
+
+    /// Holds the position in history, unless another thread does.
+    pub(crate) fn try_hold_position(&self) -> Option<RankedMutexGuard<'_, ()>> {
+        self.applying.try_lock()
     }
 
     /// Returns the lock of whether the content of an object is here.
-    pub(crate) fn content_lock(&self, no: ObjectNo) -> &RankedRwLock<()> {
+    pub(crate) fn residency_lock(&self, no: ObjectNo) -> &RankedRwLock<()> {
         &self.content_locks[(no.get() % CONTENT_LOCKS) as usize]
     }
 
@@ -240,14 +302,14 @@ impl Replica {
     }
 
     /// Starts an operation.
-    pub(crate) fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
-        self.volume.begin(cost, self)
+    pub(crate) fn begin_operation(&self, cost: Cost) -> Result<StoreOperation<'_>, StoreError> {
+        self.volume.begin_operation(cost, self)
     }
 
     /// For whoever installs what the server has.
-    pub(crate) fn apply(&self) -> Result<RankedMutexGuard<'_, ()>, UpstreamError> {
-        let applying = self.applying.lock();
-        if self.identity.lock().offer == 0 {
+    pub(crate) fn lock_applying(&self) -> Result<RankedMutexGuard<'_, ()>, UpstreamError> {
+        let applying = self.hold_position();
+        if self.identity().offer == 0 {
             return Ok(applying);
         }
         Err(UpstreamError::Unreachable(
@@ -257,7 +319,7 @@ impl Replica {
     }
 
     /// The key that chunks of this volume are named with; known once the server has said welcome.
-    pub(crate) fn domain(&self) -> Result<&Domain, UpstreamError> {
+    pub(crate) fn chunk_domain(&self) -> Result<&DedupDomain, UpstreamError> {
         self.domain
             .get()
             .ok_or_else(|| UpstreamError::Unreachable("no connection yet".into()))
@@ -265,38 +327,40 @@ impl Replica {
 
     /// The proof that a client of the volume wrote a drive's label: with the key of the server, or
     /// that which it had when it was last there.
-    pub(crate) fn proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
-        let key = self.identity.lock().key;
-        match self.domain() {
-            Ok(domain) => Ok(*domain.name(said).get()),
+    pub(crate) fn label_proof(&self, said: &[u8]) -> Result<[u8; 32], UpstreamError> {
+        let key = self.identity().key;
+        match self.chunk_domain() {
+            Ok(domain) => Ok(*domain.name_content(said).get()),
             Err(e) if key == [0; 32] => Err(e),
-            Err(_) => Ok(*Domain::new(DomainId::new([0; 16]), key).name(said).get()),
+            Err(_) => Ok(*DedupDomain::new(DomainId::new([0; 16]), key)
+                .name_content(said)
+                .get()),
         }
     }
 
     pub(crate) fn set_domain(&self, key: [u8; 32]) {
         self.domain
-            .get_or_init(|| Domain::new(DomainId::new([0; 16]), key));
+            .get_or_init(|| DedupDomain::new(DomainId::new([0; 16]), key));
     }
 
     /// Asks the server and keeps in mind whether it could be reached.
-    pub(crate) fn call(
+    pub(crate) fn call_server(
         &self,
-        request: &Request,
+        request: &ClientRequest,
         deadline: Duration,
-    ) -> Result<Reply, UpstreamError> {
+    ) -> Result<ServerReply, UpstreamError> {
         self.counters.asked(request);
         let begun = (self.monotonic(), self.drives.is_sending());
         let said = self.upstream.call(request, deadline);
-        self.said(begun, request, said)
+        self.record_reply(begun, request, said)
     }
 
     /// The same with several requests at the same time.
     pub(crate) fn call_all(
         &self,
-        requests: &[Request],
+        requests: &[ClientRequest],
         deadline: Duration,
-    ) -> Vec<Result<Reply, UpstreamError>> {
+    ) -> Vec<Result<ServerReply, UpstreamError>> {
         requests
             .iter()
             .for_each(|request| self.counters.asked(request));
@@ -305,62 +369,41 @@ impl Replica {
         requests
             .iter()
             .zip(said)
-            .map(|(request, said)| self.said(begun, request, said))
+            .map(|(request, said)| self.record_reply(begun, request, said))
             .collect()
     }
 
-    pub(crate) fn said(
+    pub(crate) fn record_reply(
         &self,
         (begun, is_busy): (Duration, bool),
-        request: &Request,
-        said: Result<Reply, UpstreamError>,
-    ) -> Result<Reply, UpstreamError> {
+        request: &ClientRequest,
+        said: Result<ServerReply, UpstreamError>,
+    ) -> Result<ServerReply, UpstreamError> {
         let said = said.and_then(|reply| match reply {
-            Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
+            ServerReply::Refused(refused) => Err(UpstreamError::Refused(refused)),
             reply => Ok(reply),
         });
         let now = self.monotonic();
         said.iter().for_each(|reply| {
             self.drives
-                .answered(request, reply, (now.saturating_sub(begun), is_busy))
+                .note_answer(request, reply, (now.saturating_sub(begun), is_busy))
         });
-        let mut state = self.state.lock();
-        match &said {
-            Ok(_) => state.trouble = None,
-            // Shut out while it waited for the answer.
-            Err(UpstreamError::Refused(refused)) if refused.code == RefusalCode::Denied => {
-                state.deny(&refused.words, now);
-            }
-            Err(UpstreamError::Refused(refused)) => {
-                state.trouble = None;
-                state.is_connected &= !matches!(
-                    refused.code,
-                    RefusalCode::Cloned | RefusalCode::Stopping | RefusalCode::BadRequest
-                );
-            }
-            Err(UpstreamError::Denied(words)) => {
-                state.deny(words, now);
-            }
-            Err(e) => {
-                state.is_connected = false;
-                state.trouble = Some(Trouble::unreachable(e.to_string(), (begun, now)));
-            }
-        }
+        self.state.record(&said, now, now.saturating_sub(begun));
         said
     }
 }
 
 impl Replica {
     /// The note of an object.
-    pub(crate) fn note(&self, no: ObjectNo) -> Result<Note, StoreError> {
+    pub(crate) fn note_of(&self, no: ObjectNo) -> Result<ObjectNote, StoreError> {
         let Some(bytes) = self.store().note(no)? else {
-            return Ok(Note::default());
+            return Ok(ObjectNote::default());
         };
         let damaged = StoreError::Corrupt {
             what: "the note of an object",
             at: 0,
             object: Some(no),
         };
-        Note::decode(&bytes).ok_or(damaged)
+        ObjectNote::decode(&bytes).ok_or(damaged)
     }
 }

@@ -2,7 +2,7 @@
 
 use teal_device::UpstreamError;
 use teal_log::StoreError;
-use teal_proto::{RefusalCode, Refused};
+use teal_proto::{RefusalCode, RefusalReply};
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_volume::FsError;
 
@@ -27,8 +27,8 @@ impl From<StoreError> for SyncError {
     }
 }
 
-impl From<Refused> for SyncError {
-    fn from(refused: Refused) -> Self {
+impl From<RefusalReply> for SyncError {
+    fn from(refused: RefusalReply) -> Self {
         Self::Upstream(refused.into())
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn an_error_of_the_server_keeps_its_meaning_on_the_way_to_a_program() {
         let refused = |code| {
-            SyncError::from(Refused {
+            SyncError::from(RefusalReply {
                 code,
                 words: "no".into(),
             })

@@ -9,12 +9,12 @@
 //! 4. Whoever reads holds the lock of what is absent while he looks and reads; nothing goes away
 //!    under him.
 
-use super::{Note, Replica, SyncError};
+use super::{ObjectNote, Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, StoreError};
 use teal_proto::WANTS_MAX;
-use teal_types::{FileType, ObjectNo, Version};
+use teal_types::{FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// Files smaller than this are left: what they take is little more than what is known of them.
@@ -23,33 +23,28 @@ const LEAST: u64 = 8192;
 const SHARE: u64 = 64;
 /// ... but not more than so many bytes.
 const RESERVE_MAX: u64 = 64 << 20;
-/// The most objects whose use is remembered.
-const USED_MAX: usize = 100_000;
 
 impl Replica {
     /// Content up to `end` is read.
-    pub(crate) fn uses(&self, no: ObjectNo, end: u64) {
-        if self.content_ahead.uses(no, end) {
-            self.lookout.give((no, end));
+    pub(crate) fn note_read(&self, no: ObjectNo, end: u64) {
+        if self.content_ahead().note_use(no, end) {
+            self.lookout().set_place((no, end));
         }
-        let mut used = self.recency.used.lock();
-        if used.len() < USED_MAX {
-            used.insert(no);
-        }
+        self.recency().note_used(no);
     }
 }
 
 /// Returns whether the server has all that is here, as far as the note tells.
-pub(super) fn is_servers(note: &Note) -> bool {
+pub(super) fn is_at_server(note: &ObjectNote) -> bool {
     (!note.is_ours() && !note.needs_look) || bug(Bug::PendingGivenBack)
 }
 
 impl Replica {
     /// Has room made for so many bytes, if that is needed and possible.
     pub(crate) fn room_for(&self, len: u64) {
-        let (total, free) = self.store().room();
+        let (total, free) = self.store().total_and_free();
         let reserve = (total / SHARE).min(RESERVE_MAX);
-        if free >= len.saturating_add(reserve) || self.state.lock().trouble.is_some() {
+        if free >= len.saturating_add(reserve) || !self.state().is_up() {
             return;
         }
         if let Err(e) = self.make_room(len.saturating_add(2 * reserve).saturating_sub(free)) {
@@ -63,7 +58,7 @@ impl Replica {
     /// # Errors
     /// What [lies with the server](FsError::into_words_of_server), or what the store met.
     pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
-        let Some(mut hand) = self.recency.hand.try_lock() else {
+        let Some(mut hand) = self.recency().try_search() else {
             return Ok(0);
         };
         let (mut freed, mut rounds) = (0, 0);
@@ -83,14 +78,14 @@ impl Replica {
             freed += self.evict_some(&objects, bytes - freed)?;
             *hand = last + 1;
         }
-        self.counters.evicted.fetch_add(freed, Ordering::Relaxed);
+        self.counters().evicted.fetch_add(freed, Ordering::Relaxed);
         Ok(freed)
     }
 
     fn evict_some(&self, objects: &[ObjectNo], bytes: u64) -> Result<u64, SyncError> {
         let mut chosen = Vec::new();
         for no in objects {
-            if !self.recency.used.lock().remove(no)
+            if !self.recency().take_used(*no)
                 && self.is_evictable(*no)?
                 && self.pinned_by(*no)?.is_none()
             {
@@ -101,16 +96,16 @@ impl Replica {
             return Ok(0);
         }
         // Whoever installs news would change what is compared here.
-        let Some(_applying) = self.applying.try_lock() else {
+        let Some(_applying) = self.try_hold_position() else {
             return Ok(0);
         };
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         if identity.offer != 0 || identity.announce != 0 {
             // What is here may be more than the server has, and no note tells yet.
             return Ok(0);
         }
         let mut freed = 0;
-        for (no, version) in chosen.iter().zip(self.look_at(&chosen)?) {
+        for (no, version) in chosen.iter().zip(self.versions_at_server(&chosen)?) {
             if freed >= bytes {
                 break;
             }
@@ -122,7 +117,7 @@ impl Replica {
     }
 
     fn is_evictable(&self, no: ObjectNo) -> Result<bool, SyncError> {
-        if !is_servers(&self.note(no)?) {
+        if !is_at_server(&self.note_of(no)?) {
             return Ok(false);
         }
         match self.store().attr(no) {
@@ -139,10 +134,10 @@ impl Replica {
     pub(super) fn evict_one(
         &self,
         no: ObjectNo,
-        version: &Version,
+        version: &ObjectVersion,
         waits: bool,
     ) -> Result<Option<u64>, SyncError> {
-        let absence = self.content_lock(no);
+        let absence = self.residency_lock(no);
         let absence = if waits {
             Some(absence.write())
         } else {
@@ -155,15 +150,15 @@ impl Replica {
             .with_note(64)
             .with_head(self.store().head_bytes(no)?)
             .freeing();
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(None),
             locked => locked?,
         };
-        let (attr, mut note) = (locked.attr(no), self.note(no)?);
+        let (attr, mut note) = (locked.attr(no), self.note_of(no)?);
         let is_as_there = (attr.size, attr.mtime) == (version.size, version.attributes.mtime)
             || bug(Bug::PendingGivenBack);
-        if !is_servers(&note) || !is_as_there || version.data_seq > self.seen() {
+        if !is_at_server(&note) || !is_as_there || version.data_seq > self.position() {
             return Ok(None);
         }
         locked.punch(no, 0, attr.size)?;

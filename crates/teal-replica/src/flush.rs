@@ -7,61 +7,60 @@
 //! 2. What has not been committed is dirty again, with its first base.
 
 use super::committed::CommittedBatch;
-use super::content::Sending;
-use super::cut::Cut;
+use super::content::ChunkSender;
+use super::cut::BatchCut;
 use super::{Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_device::UpstreamError;
 use teal_log::Cost;
-use teal_proto::{RefusalCode, Reply, Request, STAGE_BYTES, encode_ops};
+use teal_proto::{ClientRequest, RefusalCode, STAGE_BYTES, ServerReply, encode_ops};
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{BatchNo, CommitSeq, ObjectNo, Op};
 use teal_volume::FsError;
 
 impl Replica {
     /// Asks the server within the usual deadline.
-    pub(crate) fn ask(&self, request: &Request) -> Result<Reply, UpstreamError> {
-        self.call(request, self.options.deadline)
+    pub(crate) fn ask_server(&self, request: &ClientRequest) -> Result<ServerReply, UpstreamError> {
+        self.call_server(request, self.options().deadline)
     }
 
     /// Sends one batch of what is dirty; says whether there is more, or something was sent at all.
     /// Keeps in mind what stands in the way for as long as nobody does something about it.
-    pub(crate) fn flush_once(&self) -> Result<Flushed, SyncError> {
+    pub(crate) fn flush_once(&self) -> Result<FlushOutcome, SyncError> {
         let flushed = self.send_batch();
-        let held = self.stuck.lock().refusal();
+        let held = self.stuck().server_refusal();
         let stuck = match &flushed {
-            Err(SyncError::Upstream(UpstreamError::Refused(refused))) if lasts(refused.code) => {
+            Err(SyncError::Upstream(UpstreamError::Refused(refused)))
+                if is_lasting(refused.code) =>
+            {
                 Some(&refused.words)
             }
             _ => held.as_ref(),
         };
-        let mut state = self.state.lock();
-        if state.stuck.as_ref() != stuck {
-            if let Some(words) = stuck {
-                log::warn!("the server does not take changes: {words}");
-            }
-            state.stuck = stuck.cloned();
+        if self.state().set_refusal(stuck)
+            && let Some(words) = stuck
+        {
+            log::warn!("the server does not take changes: {words}");
         }
-        drop(state);
         flushed
     }
 
-    fn send_batch(&self) -> Result<Flushed, SyncError> {
-        let _flushing = self.flushing.lock();
+    fn send_batch(&self) -> Result<FlushOutcome, SyncError> {
+        let _flushing = self.hold_flush();
         self.resolve_earlier_batch()?;
         self.catch_up()?;
         // What has lost its name by that has another one at the server.
-        self.look_again()?;
+        self.retry_uninstalled()?;
         let Some(cut) = self.take_cut()? else {
-            return Ok(Flushed::Nothing);
+            return Ok(FlushOutcome::Nothing);
         };
         let (batch, is_partial) = (cut.batch, cut.is_partial);
         let objects = cut.objects.clone();
-        let _sending = self.drives.sends();
+        let _sending = self.drive_set().begin_sending();
         let mut unread = Vec::new();
-        let staged = self.stage(cut, &mut unread);
+        let staged = self.stage_batch(cut, &mut unread);
         let (parts, digest) = match staged {
             Ok(staged) if unread.is_empty() => staged,
             staged => {
@@ -70,51 +69,55 @@ impl Replica {
                     self.hold_unread(no, e)?;
                 }
                 return match staged {
-                    Ok(_) | Err(SyncError::Later) => Ok(Flushed::Components),
-                    Err(e) => self.narrow(&objects, e).map(|()| Flushed::Components),
+                    Ok(_) | Err(SyncError::Later) => Ok(FlushOutcome::Partial),
+                    Err(e) => self
+                        .narrow_batch(&objects, e)
+                        .map(|()| FlushOutcome::Partial),
                 };
             }
         };
-        self.identify(|identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
+        self.update_identity(|identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
         if !bug(Bug::UnsyncedCommit) {
-            self.volume.sync()?;
+            self.volume().sync()?;
         }
         if let Err(e) = self.resolve_batch() {
             // Taken back if it was refused; if not, it is found out later what became of it.
-            if self.identity.lock().parts > 0 {
+            if self.identity().parts > 0 {
                 return Err(e);
             }
-            return self.narrow(&objects, e).map(|()| Flushed::Components);
+            return self
+                .narrow_batch(&objects, e)
+                .map(|()| FlushOutcome::Partial);
         }
-        self.stuck.lock().sent(&objects);
+        self.stuck().batch_arrived(&objects);
         Ok(if is_partial {
-            Flushed::Components
+            FlushOutcome::Partial
         } else {
-            Flushed::All
+            FlushOutcome::All
         })
     }
 
     /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one
     /// that is refused is sent anew.
     fn resolve_earlier_batch(&self) -> Result<(), SyncError> {
-        if self.identity.lock().parts == 0 {
+        if self.identity().parts == 0 {
             return Ok(());
         }
         let objects = self.objects_in_flight()?;
         match self.resolve_batch() {
-            Err(e) if self.identity.lock().parts == 0 => self.narrow(&objects, e),
+            Err(e) if self.identity().parts == 0 => self.narrow_batch(&objects, e),
             committed => committed,
         }
     }
 
     /// Sends the parts of a batch and all its content, the smallest files first; how many parts,
     /// and their digest. `unread`: files that cannot be read here.
-    fn stage(
+    fn stage_batch(
         &self,
-        cut: Cut,
+        cut: BatchCut,
         unread: &mut Vec<(ObjectNo, SyncError)>,
     ) -> Result<(u32, [u8; 32]), SyncError> {
-        let Cut {
+        let BatchCut {
             batch,
             creates,
             removals,
@@ -123,15 +126,15 @@ impl Replica {
             mut contents,
             ..
         } = cut;
-        let mut sending = Sending::new(self);
+        let mut sending = ChunkSender::new(self);
         contents.sort_by_cached_key(|(no, _)| self.store().attr(*no).map_or(0, |attr| attr.size));
         for (no, dirty) in &contents {
-            match sending.file(*no, dirty, &mut others) {
+            match sending.add_file(*no, dirty, &mut others) {
                 Err(e @ SyncError::Fs(_)) if !bug(Bug::OneStopsAll) => unread.push((*no, e)),
                 sent => sent?,
             }
         }
-        sending.send()?;
+        sending.send_missing()?;
         if !unread.is_empty() {
             return Ok((0, [0; 32]));
         }
@@ -139,24 +142,24 @@ impl Replica {
             .into_iter()
             .flatten()
             .collect();
-        self.counters
+        self.counters()
             .ops
             .fetch_add(ops.len() as u64, Ordering::Relaxed);
-        let incarnation = self.identity.lock().incarnation;
+        let incarnation = self.identity().incarnation;
         let (mut parts, mut digest) = (0, blake3::Hasher::new());
         let mut gathered = Vec::new();
         let (mut bytes, mut bytes_in_all) = (0, 0);
         let mut stage = |ops: Vec<Op>, parts: &mut u32| -> Result<(), SyncError> {
             digest.update(&encode_ops(&ops).map_err(UpstreamError::from)?);
-            let request = Request::Stage {
+            let request = ClientRequest::Stage {
                 incarnation,
                 batch,
                 part: *parts,
                 ops,
             };
             *parts += 1;
-            match self.ask(&request)? {
-                Reply::Done => Ok(()),
+            match self.ask_server(&request)? {
+                ServerReply::Done => Ok(()),
                 _ => Err(unexpected("to a part of a batch").into()),
             }
         };
@@ -181,18 +184,18 @@ impl Replica {
 
     /// Finds out what has become of the batch that is in flight, if one does, and acknowledges it.
     pub(crate) fn resolve_batch(&self) -> Result<(), SyncError> {
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         if identity.parts == 0 {
             return Ok(());
         }
-        let request = Request::Commit {
+        let request = ClientRequest::Commit {
             incarnation: identity.incarnation,
             batch: identity.batch,
             parts: identity.parts,
             digest: identity.batch_digest,
         };
-        let seq = match self.ask(&request) {
-            Ok(Reply::Committed { seq }) => seq,
+        let seq = match self.ask_server(&request) {
+            Ok(ServerReply::Committed { seq }) => seq,
             Ok(_) => return Err(unexpected("to a commit").into()),
             Err(UpstreamError::Refused(refused)) => {
                 // Whoever is shut out is not told what became of it; that is asked again when it is
@@ -209,7 +212,7 @@ impl Replica {
             }
             Err(e) => return Err(e.into()),
         };
-        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.counters().batches.fetch_add(1, Ordering::Relaxed);
         self.acknowledge_batch(identity.batch, seq)
     }
 
@@ -217,19 +220,15 @@ impl Replica {
     /// there.
     fn acknowledge_batch(&self, batch: BatchNo, seq: CommitSeq) -> Result<(), SyncError> {
         {
-            let _applying = self.apply()?;
+            let _applying = self.lock_applying()?;
             self.pull_all(Some(CommittedBatch { batch, seq }))?;
             self.acknowledge_rest(batch, seq)?;
-            self.identify(|identity| identity.parts = 0)?;
+            self.update_identity(|identity| identity.parts = 0)?;
         }
-        if self.options.queue.is_some() {
+        if self.options().queue.is_some() {
             self.count_queue()?;
         }
-        let now = self.monotonic();
-        let mut state = self.state.lock();
-        state.flushes += 1;
-        state.last_flush = Some(now);
-        self.changed.notify_all();
+        self.state().flush_ended(self.monotonic());
         Ok(())
     }
 
@@ -237,7 +236,7 @@ impl Replica {
     pub(crate) fn objects_in_flight(&self) -> Result<Vec<ObjectNo>, FsError> {
         let mut in_flight = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if super::Note::summary(head).is_in_flight {
+            if super::ObjectNote::summary(head).is_in_flight {
                 in_flight.push(no);
             }
             ControlFlow::Continue(())
@@ -247,7 +246,7 @@ impl Replica {
 
     /// After a batch that did not arrive, or was never sent.
     pub(crate) fn take_back_all(&self) -> Result<(), SyncError> {
-        let identity = *self.identity.lock();
+        let identity = self.identity();
         let objects = self.objects_in_flight()?;
         if objects.is_empty() && identity.parts == 0 {
             return Ok(());
@@ -264,20 +263,20 @@ impl Replica {
         }
         for no in objects {
             let cost = Cost::note()
-                .with_note(self.note(*no)?.encode().len())
+                .with_note(self.note_of(*no)?.encode().len())
                 .freeing();
-            let op = self.begin(cost)?;
+            let op = self.begin_operation(cost)?;
             let _locked = op.lock(&[*no]).ok();
-            let mut note = self.note(*no)?;
+            let mut note = self.note_of(*no)?;
             if let Some(in_flight) = note.in_flight.take() {
-                note.dirty.take_back(in_flight.part);
+                note.dirty.take_back(in_flight.components);
                 let bytes = (!note.is_empty()).then(|| note.encode());
                 op.set_note(*no, bytes.as_deref())?;
             }
         }
         // Never committed, its counter is free: all up to the last one are known to be this
         // store's.
-        self.identify(|identity| {
+        self.update_identity(|identity| {
             identity.parts = 0;
             if identity.batch == batch {
                 identity.batch = batch.previous();
@@ -289,7 +288,7 @@ impl Replica {
 }
 
 /// Returns whether a refusal comes again until somebody has done something about it.
-fn lasts(code: RefusalCode) -> bool {
+fn is_lasting(code: RefusalCode) -> bool {
     matches!(
         code,
         RefusalCode::NoSpace
@@ -301,11 +300,11 @@ fn lasts(code: RefusalCode) -> bool {
 
 /// What a flush has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flushed {
+pub(crate) enum FlushOutcome {
     /// Nothing was dirty.
     Nothing,
     /// A batch was sent, and more is dirty than fitted.
-    Components,
+    Partial,
     /// All that was dirty at its beginning is at the server.
     All,
 }

@@ -23,9 +23,9 @@
 //! | 1 | number of objects that are pinned |
 //! | 8 each | one of them, ascending |
 
-use super::pins::{PINS_MAX, Pins};
-use super::trail::Trail;
-use teal_log::{Op, Store, StoreError};
+use super::pin_set::{PINS_MAX, PinSet};
+use super::trail::HistoryTrail;
+use teal_log::{Store, StoreError, StoreOperation};
 use teal_proto::EARLIER_MAX;
 use teal_types::{
     Author, BatchNo, CommitSeq, Incarnation, LEASE, ObjectNo, ReplicaNo, ServerIncarnation,
@@ -40,7 +40,7 @@ pub(crate) const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX + 33 + 8 * PINS_
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Identity {
+pub(crate) struct ReplicaIdentity {
     pub(crate) volume: u32,
     pub(crate) replica: ReplicaNo,
     pub(crate) incarnation: Incarnation,
@@ -54,17 +54,17 @@ pub(crate) struct Identity {
     pub(crate) batch_digest: [u8; 32],
     pub(crate) announce: u64,
     pub(crate) offer: u64,
-    pub(crate) trail: Trail,
+    pub(crate) trail: HistoryTrail,
     /// What drives are signed with; zeros: not known yet.
     pub(crate) key: [u8; 32],
-    pub(crate) pins: Pins,
+    pub(crate) pins: PinSet,
 }
 
-impl Identity {
+impl ReplicaIdentity {
     /// History is applied up to here.
-    pub(crate) fn come_to(&mut self, seq: CommitSeq, digest: [u8; 32]) {
+    pub(crate) fn set_position(&mut self, seq: CommitSeq, digest: [u8; 32]) {
         (self.seen, self.digest) = (seq, digest);
-        self.trail.come_to(seq, digest);
+        self.trail.record_position(seq, digest);
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -92,9 +92,9 @@ impl Identity {
             out.extend(digest);
         }
         out.extend(self.key);
-        out.push(self.pins.list().len() as u8);
+        out.push(self.pins.as_slice().len() as u8);
         self.pins
-            .list()
+            .as_slice()
             .iter()
             .for_each(|no| out.extend(no.get().to_le_bytes()));
         out
@@ -104,11 +104,11 @@ impl Identity {
         let (head, trail) = bytes.split_at_checked(HEAD)?;
         let (version, mut rest) = head.split_first()?;
         let (trail, key, pins) = match (version, trail) {
-            (1, []) => <(Trail, [u8; 32], Pins)>::default(),
+            (1, []) => <(HistoryTrail, [u8; 32], PinSet)>::default(),
             (2, [count, steps @ ..]) => (
                 trail_of(usize::from(*count), steps)?,
                 [0; 32],
-                Pins::default(),
+                PinSet::default(),
             ),
             (3, [count, rest @ ..]) => {
                 let (steps, rest) = rest.split_at_checked(40 * usize::from(*count))?;
@@ -117,7 +117,7 @@ impl Identity {
                 let (numbers, []) = rest.as_chunks::<8>() else {
                     return None;
                 };
-                let pins = Pins::of(numbers.iter().map(|no| u64::from_le_bytes(*no)))?;
+                let pins = PinSet::from_numbers(numbers.iter().map(|no| u64::from_le_bytes(*no)))?;
                 (numbers.len() == usize::from(*pinned)).then_some(())?;
                 (trail_of(usize::from(*count), steps)?, *key, pins)
             }
@@ -169,7 +169,7 @@ impl Identity {
     }
 
     /// The identity that a store keeps, if it belongs to a volume with replicas.
-    pub(crate) fn of(store: &Store) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn load(store: &Store) -> Result<Option<Self>, StoreError> {
         let Some(bytes) = store.note(IDENTITY)? else {
             return Ok(None);
         };
@@ -186,19 +186,19 @@ impl Identity {
         (u64::from(self.lease) + 1) * LEASE
     }
 
-    pub(crate) fn keep(&self, op: &Op<'_>) -> Result<(), StoreError> {
+    pub(crate) fn store_in(&self, op: &StoreOperation<'_>) -> Result<(), StoreError> {
         op.set_note(IDENTITY, Some(&self.encode()))
     }
 }
 
-fn trail_of(count: usize, steps: &[u8]) -> Option<Trail> {
-    let mut trail = Trail::default();
+fn trail_of(count: usize, steps: &[u8]) -> Option<HistoryTrail> {
+    let mut trail = HistoryTrail::default();
     let (steps, []) = steps.as_chunks::<40>() else {
         return None;
     };
     for step in steps {
         let (seq, digest) = step.split_first_chunk::<8>()?;
-        trail.come_to(
+        trail.record_position(
             CommitSeq::new(u64::from_le_bytes(*seq)),
             digest.try_into().ok()?,
         );
@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn the_bytes_of_version_3_are_pinned_and_those_of_1_and_2_are_read() {
-        let mut trail = Trail::default();
-        trail.come_to(CommitSeq::new(6), [14; 32]);
-        trail.come_to(CommitSeq::new(7), [8; 32]);
-        let identity = Identity {
+        let mut trail = HistoryTrail::default();
+        trail.record_position(CommitSeq::new(6), [14; 32]);
+        trail.record_position(CommitSeq::new(7), [8; 32]);
+        let identity = ReplicaIdentity {
             volume: 1,
             replica: ReplicaNo::new(2),
             incarnation: Incarnation::new(3),
@@ -231,7 +231,7 @@ mod tests {
             offer: 13,
             trail,
             key: [15; 32],
-            pins: Pins::of([16, 17].into_iter()).unwrap(),
+            pins: PinSet::from_numbers([16, 17].into_iter()).unwrap(),
         };
         let word = |n: u32| n.to_le_bytes().to_vec();
         let long = |n: u64| n.to_le_bytes().to_vec();
@@ -259,24 +259,24 @@ mod tests {
         .concat();
         let bytes = [until_2.clone(), vec![15; 32], vec![2], long(16), long(17)].concat();
         assert_eq!((identity.encode(), head.len()), (bytes.clone(), HEAD));
-        assert_eq!(Identity::decode(&bytes), Some(identity));
-        assert_eq!(Identity::decode(&bytes[1..]), None);
-        assert_eq!(Identity::decode(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(ReplicaIdentity::decode(&bytes), Some(identity));
+        assert_eq!(ReplicaIdentity::decode(&bytes[1..]), None);
+        assert_eq!(ReplicaIdentity::decode(&bytes[..bytes.len() - 1]), None);
         let second = [&[2], &until_2[1..]].concat();
-        let of_2 = Identity {
+        let of_2 = ReplicaIdentity {
             key: [0; 32],
-            pins: Pins::default(),
+            pins: PinSet::default(),
             ..identity
         };
-        assert_eq!(Identity::decode(&second), Some(of_2));
+        assert_eq!(ReplicaIdentity::decode(&second), Some(of_2));
         let first = [&[1], &head[1..]].concat();
         assert_eq!(
-            Identity::decode(&first),
-            Some(Identity {
-                trail: Trail::default(),
+            ReplicaIdentity::decode(&first),
+            Some(ReplicaIdentity {
+                trail: HistoryTrail::default(),
                 ..of_2
             })
         );
-        assert_eq!(Identity::decode(&first[..HEAD - 1]), None);
+        assert_eq!(ReplicaIdentity::decode(&first[..HEAD - 1]), None);
     }
 }

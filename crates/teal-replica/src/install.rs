@@ -10,26 +10,28 @@
 //!    before this one has a life of its own.
 //! 5. What the kernel may remember of the object is told to be forgotten after it has changed.
 
-use super::acknowledge::{Free, acknowledge};
+use super::acknowledge::{InstallableComponents, acknowledge_components};
 use super::committed::CommittedBatch;
-use super::components::{Content, Fits, install_attributes, install_content_of, install_xattrs};
+use super::components::{
+    InstalledContent, XattrFit, install_attributes, install_content_of, install_xattrs,
+};
 use super::tails::ranges_behind;
-use super::{Identity, Note, Replica, SyncError, unexpected};
+use super::{ObjectNote, Replica, ReplicaIdentity, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_device::UpstreamError;
-use teal_log::{Cost, Locked, NewObject, SetAttr, StoreError};
-use teal_proto::{RefusalCode, Refused};
-use teal_types::ranges::END;
-use teal_types::{CommitSeq, FileType, LEASE, Link, ObjectNo, REPLICATED_LIMIT, Version};
+use teal_log::{AttributeChanges, Cost, LockedObjects, NewObject, StoreError};
+use teal_proto::{RefusalCode, RefusalReply};
+use teal_types::ranges::CONTENT_END;
+use teal_types::{CommitSeq, FileType, HardLink, LEASE, ObjectNo, ObjectVersion, REPLICATED_LIMIT};
 use teal_volume::Invalidation;
 
 /// What is known of the batch that an installed state may settle.
 #[derive(Debug, Clone, Copy, Default)]
-struct Arrival<'a> {
+struct BatchArrival<'a> {
     committed: Option<CommittedBatch>,
     /// The state that it made, where that is not the present one and was asked for.
-    past: Option<&'a Version>,
+    past: Option<&'a ObjectVersion>,
 }
 
 impl Replica {
@@ -37,12 +39,12 @@ impl Replica {
     /// anywhere.
     pub(crate) fn install_version(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         ranges: Option<&[(u64, u64)]>,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         let no = version.object;
-        if !is_number(no) {
+        if !is_replicated_number(no) {
             return Err(unexpected("an object that no volume can hold").into());
         }
         let known = match self.store().attr(no) {
@@ -50,7 +52,7 @@ impl Replica {
             attr => attr.map(|_| true)?,
         };
         self.check_maker(no)?;
-        if !known && (self.note(no)?.is_ours() || !self.has_place_for(version)?) {
+        if !known && (self.note_of(no)?.is_ours() || !self.has_place_for(version)?) {
             return self.acknowledge_unknown(version, committed);
         }
         if known || version.links.len() > 1 {
@@ -60,7 +62,7 @@ impl Replica {
         self.install_here(
             version,
             ranges,
-            Arrival {
+            BatchArrival {
                 committed,
                 past: past.as_ref(),
             },
@@ -71,22 +73,21 @@ impl Replica {
     /// Checks whether an object the server knows can be of this life, if its number is of this
     /// life's lease: given out here, and sent.
     fn check_maker(&self, no: ObjectNo) -> Result<(), SyncError> {
-        let Identity {
+        let ReplicaIdentity {
             incarnation, lease, ..
-        } = *self.identity.lock();
+        } = self.identity();
         if incarnation.is_none() || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed)
         {
             return Ok(());
         }
-        let is_given = no.get() < *self.next.lock();
-        let note = self.note(no)?;
+        let is_given = self.own_identity().is_given(no);
+        let note = self.note_of(no)?;
         if is_given && (!note.dirty.created || note.in_flight.is_some()) {
             return Ok(());
         }
-        let mut state = self.state.lock();
-        (state.is_connected, state.is_copied) = (false, true);
+        self.state().copy_found();
         let words = format!("object {no} was made by a copy of this store");
-        Err(UpstreamError::Refused(Refused {
+        Err(UpstreamError::Refused(RefusalReply {
             code: RefusalCode::Cloned,
             words,
         })
@@ -95,14 +96,14 @@ impl Replica {
 
     /// Sees to it that the directories are here in which an object lies that is here itself, or
     /// comes.
-    fn make_place(&self, version: &Version) -> Result<(), SyncError> {
+    fn make_place(&self, version: &ObjectVersion) -> Result<(), SyncError> {
         for link in &version.links {
-            let (mut dir, mut above) = (link.dir, Vec::<Version>::new());
+            let (mut dir, mut above) = (link.dir, Vec::<ObjectVersion>::new());
             while matches!(self.store().attr(dir), Err(StoreError::NotFound(_))) {
-                if self.note(dir)?.is_ours() || above.iter().any(|known| known.object == dir) {
+                if self.note_of(dir)?.is_ours() || above.iter().any(|known| known.object == dir) {
                     break;
                 }
-                let Some(parent) = self.look_at(&[dir])?.pop().flatten() else {
+                let Some(parent) = self.versions_at_server(&[dir])?.pop().flatten() else {
                     break;
                 };
                 let Some(next) = parent.links.first() else {
@@ -112,7 +113,7 @@ impl Replica {
                 above.push(parent);
             }
             while let Some(parent) = above.pop() {
-                self.install_here(&parent, None, Arrival::default(), false)?;
+                self.install_here(&parent, None, BatchArrival::default(), false)?;
             }
         }
         Ok(())
@@ -120,9 +121,9 @@ impl Replica {
 
     fn install_here(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         ranges: Option<&[(u64, u64)]>,
-        arrival: Arrival<'_>,
+        arrival: BatchArrival<'_>,
         known: bool,
     ) -> Result<(), SyncError> {
         let no = version.object;
@@ -130,11 +131,11 @@ impl Replica {
             // It was given back a moment ago, because where it lay was not here.
             self.store().commit()?;
         }
-        let _names = self.volume.share_namespace();
-        let _moves = version.kind.is_dir().then(|| self.volume.lock_moves());
+        let _names = self.volume().share_namespace();
+        let _moves = version.kind.is_dir().then(|| self.volume().lock_moves());
         loop {
-            let with = self.plan(version)?;
-            let _content = self.content_lock(no).write();
+            let with = self.plan_locks(version)?;
+            let _content = self.residency_lock(no).write();
             // Until then somebody else had one of the names.
             if self.try_install(version, ranges, arrival, &with, known)? {
                 return Ok(());
@@ -143,7 +144,7 @@ impl Replica {
     }
 
     /// Returns whether one of its directories is here and listed.
-    fn has_place_for(&self, version: &Version) -> Result<bool, SyncError> {
+    fn has_place_for(&self, version: &ObjectVersion) -> Result<bool, SyncError> {
         for link in &version.links {
             if self.is_listed(link.dir)? {
                 return Ok(true);
@@ -163,28 +164,28 @@ impl Replica {
 
     /// The same of a directory that is here; it may be locked.
     pub(crate) fn has_entries(&self, dir: ObjectNo) -> Result<bool, StoreError> {
-        let is_coming_in = *self.listing.lock() == Some(dir);
-        Ok(is_coming_in || !self.note(dir)?.unlisted)
+        let is_coming_in = self.listings().is_coming_in(dir);
+        Ok(is_coming_in || !self.note_of(dir)?.unlisted)
     }
 
     /// An object that is gone here, and of which the server says how it is.
     fn acknowledge_unknown(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
-        let mut note = self.note(version.object)?;
+        let mut note = self.note_of(version.object)?;
         if note.is_empty() || note.in_flight.is_none() {
             return Ok(());
         }
         let cost = Cost::note().with_note(note.encode().len()).freeing();
-        let op = self.begin(cost)?;
-        acknowledge(&mut note, version, committed, None, 0);
+        let op = self.begin_operation(cost)?;
+        acknowledge_components(&mut note, version, committed, None, 0);
         // Still there at the server: it is to come back here, unless its removal is dirty anew.
         note.needs_look =
             note.in_flight.is_none() && note.dirty.is_empty() && !version.links.is_empty();
         if note.needs_look {
-            note = Note::default();
+            note = ObjectNote::default();
         }
         let bytes = (!note.is_empty()).then(|| note.encode());
         op.set_note(version.object, bytes.as_deref())?;
@@ -197,7 +198,7 @@ impl Replica {
 
     /// The directories and objects to be locked together with the object: where its names come and
     /// go, and who has them now.
-    fn plan(&self, version: &Version) -> Result<Vec<ObjectNo>, SyncError> {
+    fn plan_locks(&self, version: &ObjectVersion) -> Result<Vec<ObjectNo>, SyncError> {
         let mut with = Vec::new();
         let here = match self.store().names(version.object) {
             Err(StoreError::NotFound(_)) => Vec::new(),
@@ -228,7 +229,7 @@ impl Replica {
     /// Returns what installing a state takes at most.
     fn cost_of_version(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         with: &[ObjectNo],
         known: bool,
     ) -> Result<Cost, SyncError> {
@@ -243,7 +244,7 @@ impl Replica {
         } else {
             Vec::new()
         };
-        let (known_names, wanted): (HashSet<&Link>, HashSet<&Link>) =
+        let (known_names, wanted): (HashSet<&HardLink>, HashSet<&HardLink>) =
             (here.iter().collect(), version.links.iter().collect());
         let changed = known_names.symmetric_difference(&wanted).count();
         let head = if known {
@@ -253,7 +254,7 @@ impl Replica {
         };
         Ok(Cost::install()
             .with_head(xattrs as u64 + head)
-            .with_note(self.note(no)?.encode().len() + 8192)
+            .with_note(self.note_of(no)?.encode().len() + 8192)
             .with_objects(with.len() as u64)
             .with_names(changed as u64)
             .freeing())
@@ -262,14 +263,14 @@ impl Replica {
     /// `false`: others must be locked with it.
     fn try_install(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         ranges: Option<&[(u64, u64)]>,
-        Arrival { committed, past }: Arrival<'_>,
+        BatchArrival { committed, past }: BatchArrival<'_>,
         with: &[ObjectNo],
         known: bool,
     ) -> Result<bool, SyncError> {
         let no = version.object;
-        let op = self.begin(self.cost_of_version(version, with, known)?)?;
+        let op = self.begin_operation(self.cost_of_version(version, with, known)?)?;
         let wanted: Vec<ObjectNo> = with.iter().copied().chain(known.then_some(no)).collect();
         let mut locked = match op.lock(&wanted) {
             Err(StoreError::NotFound(_)) => return Ok(false),
@@ -284,22 +285,22 @@ impl Replica {
                 return Ok(false);
             }
         }
-        let mut note = self.note(no)?;
+        let mut note = self.note_of(no)?;
         if !known {
-            self.make_stub(&mut locked, version, &mut note)?;
+            self.create_stub(&mut locked, version, &mut note)?;
         }
         let size = locked.attr(no).size;
         let was_sent = has_sent_content(&note, committed);
         let free = if known {
-            acknowledge(&mut note, version, committed, past, size)
+            acknowledge_components(&mut note, version, committed, past, size)
         } else {
-            FREE
+            ALL_INSTALLABLE
         };
         // Content of this machine that lost a conflict lies in the file wherever it was written,
         // not only where others wrote.
-        let has_lost = was_sent && free.data && free.behind.is_none();
+        let has_lost = was_sent && free.data && free.displaced_tail.is_none();
         let ranges = if has_lost {
-            Some(&[(0, END)][..])
+            Some(&[(0, CONTENT_END)][..])
         } else {
             ranges
         };
@@ -308,21 +309,23 @@ impl Replica {
             install_attributes(&mut locked, version, free, &mut told);
         }
         let mut behind = None;
-        if free.xattrs && install_xattrs(&mut locked, version, &note, &mut told)? == Fits::Partly {
-            behind = Some(note.behind.unwrap_or(self.seen()));
+        if free.xattrs
+            && install_xattrs(&mut locked, version, &note, &mut told)? == XattrFit::Partly
+        {
+            behind = Some(note.behind_since.unwrap_or(self.position()));
         }
         if free.data && known && version.kind == FileType::File {
             let behind_tail = free
-                .behind
-                .map(|tail| ranges_behind(&tail, version, ranges, committed, self.seen()));
+                .displaced_tail
+                .map(|tail| ranges_behind(&tail, version, ranges, committed, self.position()));
             let ranges = behind_tail.as_ref().map_or(ranges, Option::as_deref);
             if install_content_of(&mut locked, version, (ranges, free), &mut note)?
-                == Content::Replaced
+                == InstalledContent::Replaced
             {
                 self.content_replaced(version, size, &mut told);
             }
         }
-        (note.needs_look, note.behind) = (behind.is_some(), behind);
+        (note.needs_look, note.behind_since) = (behind.is_some(), behind);
         if free.links {
             let keeps = note.is_ours() || version.kind.is_dir();
             self.install_names(
@@ -335,45 +338,48 @@ impl Replica {
             )?;
         }
         if !note.needs_look {
-            note.lost = None;
+            note.lost_name = None;
         }
         self.set_note(&locked, no, &note)?;
-        let fate = self.volume.decide_fate(&mut locked, no, self)?;
+        let fate = self.volume().decide_fate(&mut locked, no, self)?;
         if note.needs_look {
             // Even of one that has no place here for now, and has gone.
-            let kept = self.note(no)?;
+            let kept = self.note_of(no)?;
             self.set_note(
                 &locked,
                 no,
-                &Note {
+                &ObjectNote {
                     needs_look: true,
                     ..kept
                 },
             )?;
-            self.state.lock().needs_look = true;
+            self.state().set_needs_look();
         }
         drop(locked);
         drop(op);
-        self.volume.reclaim(fate, self);
+        self.volume().reclaim(fate, self);
         if committed.is_some() {
-            self.drives
-                .has_news(no, version.size, self.monotonic(), None);
+            self.drive_set()
+                .queue_content(no, version.size, self.monotonic(), None);
         }
         told.into_iter()
-            .for_each(|what| self.volume.invalidations().tell(what));
-        self.pins_look(no);
+            .for_each(|what| self.volume().invalidations().tell(what));
+        self.queue_pinned(no);
         Ok(true)
     }
 
     /// Under the lock of a file that had `size` bytes before its content was replaced: what the
     /// kernel holds of it is old.
-    fn content_replaced(&self, version: &Version, size: u64, told: &mut Vec<Invalidation>) {
+    fn content_replaced(&self, version: &ObjectVersion, size: u64, told: &mut Vec<Invalidation>) {
         let no = version.object;
-        if self.volume.references().is_held(no) {
+        if self.volume().references().is_held(no) {
             let before = CommitSeq::new(version.data_seq.get().saturating_sub(1));
-            self.volume
-                .stale_files()
-                .replaced(no, size, before.min(self.seen()), version.data_seq);
+            self.volume().stale_files().note_replaced(
+                no,
+                size,
+                before.min(self.position()),
+                version.data_seq,
+            );
         }
         told.push(Invalidation::Data(no, 0, 0));
         if version.size > size {
@@ -382,11 +388,11 @@ impl Replica {
     }
 
     /// A new object as the server has it, with nothing in it yet.
-    fn make_stub(
+    fn create_stub(
         &self,
-        locked: &mut Locked<'_>,
-        version: &Version,
-        note: &mut Note,
+        locked: &mut LockedObjects<'_>,
+        version: &ObjectVersion,
+        note: &mut ObjectNote,
     ) -> Result<(), StoreError> {
         let (no, kind) = (version.object, version.kind);
         let of = &version.attributes;
@@ -409,10 +415,10 @@ impl Replica {
             }
             _ => {}
         }
-        let times = SetAttr {
+        let times = AttributeChanges {
             mtime: Some(of.mtime),
             ctime: Some(of.ctime),
-            ..SetAttr::default()
+            ..AttributeChanges::default()
         };
         locked.set_attr(no, times);
         Ok(())
@@ -420,33 +426,33 @@ impl Replica {
 }
 
 /// Returns whether content of the object was in the batch that was committed.
-fn has_sent_content(note: &Note, committed: Option<CommittedBatch>) -> bool {
+fn has_sent_content(note: &ObjectNote, committed: Option<CommittedBatch>) -> bool {
     let in_flight = note.in_flight.as_ref();
-    in_flight.is_some_and(|sent| sent.is_of(committed) && sent.part.data.is_some())
+    in_flight.is_some_and(|sent| sent.was_committed_in(committed) && sent.components.data.is_some())
 }
 
 /// Returns whether a volume may number an object so; what else comes from a server is no object,
 /// and must not reach the notes of this replica.
-pub(crate) fn is_number(no: ObjectNo) -> bool {
+pub(crate) fn is_replicated_number(no: ObjectNo) -> bool {
     (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
 }
 
 /// Nothing of a new object is anybody's here.
-const FREE: Free = Free {
+const ALL_INSTALLABLE: InstallableComponents = InstallableComponents {
     attributes: true,
     times: true,
-    older: true,
+    older_times: true,
     data: true,
-    behind: None,
+    displaced_tail: None,
     links: true,
     xattrs: true,
 };
 
 /// The names of a locked object.
-pub(crate) fn links(locked: &Locked<'_>, no: ObjectNo) -> Vec<Link> {
+pub(crate) fn links_of(locked: &LockedObjects<'_>, no: ObjectNo) -> Vec<HardLink> {
     locked
         .names(no)
         .into_iter()
-        .map(|(dir, name)| Link { dir, name })
+        .map(|(dir, name)| HardLink { dir, name })
         .collect()
 }

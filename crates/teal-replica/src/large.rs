@@ -10,38 +10,38 @@
 //!    again.
 //! 3. Only what is due, and can go first, interrupts.
 
-use super::{Note, Replica, SyncError};
+use super::{ObjectNote, Replica, SyncError};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::time::Duration;
 use teal_log::StoreError;
-use teal_types::{FileType, Link, ObjectNo};
+use teal_types::{FileType, HardLink, ObjectNo};
 
 /// After looking through what the server has already, content is sent for so many times as long
 /// before it is interrupted.
 const SHARE: u32 = 4;
 
 /// Who had which names at the server, and what was removed.
-pub(crate) struct Before {
-    pub(crate) had: HashMap<Link, ObjectNo>,
+pub(crate) struct NamesAtServer {
+    pub(crate) had: HashMap<HardLink, ObjectNo>,
     pub(crate) gone: Vec<ObjectNo>,
 }
 
 /// What is dirty, in two batches, each of them closed. Directories may be in both.
-pub(crate) struct Divided {
+pub(crate) struct BatchSplit {
     pub(crate) first: BTreeSet<ObjectNo>,
     pub(crate) large: BTreeSet<ObjectNo>,
 }
 
 impl Replica {
     /// Returns what the server knows of what is dirty.
-    pub(crate) fn before(&self, dirty: &[ObjectNo]) -> Result<Before, SyncError> {
-        let mut before = Before {
+    pub(crate) fn names_at_server(&self, dirty: &[ObjectNo]) -> Result<NamesAtServer, SyncError> {
+        let mut before = NamesAtServer {
             had: HashMap::new(),
             gone: Vec::new(),
         };
         for no in dirty {
-            let note = self.note(*no)?;
+            let note = self.note_of(*no)?;
             if note.dirty.gone {
                 before.gone.push(*no);
             }
@@ -58,17 +58,20 @@ impl Replica {
 
     /// Divides what is dirty into what goes first, and large content with whoever has given it a
     /// name; `None` where one of them cannot go without the other.
-    pub(crate) fn divide(&self, dirty: &[ObjectNo]) -> Result<Option<Divided>, SyncError> {
+    pub(crate) fn split_by_size(
+        &self,
+        dirty: &[ObjectNo],
+    ) -> Result<Option<BatchSplit>, SyncError> {
         let mut with = Vec::new();
         for no in dirty {
-            if self.unsent(*no)? > self.options.large {
+            if self.unsent_bytes(*no)? > self.options().large {
                 with.push(*no);
             }
         }
         if with.is_empty() || with.len() == dirty.len() {
             return Ok(None);
         }
-        let Before { had, gone } = self.before(dirty)?;
+        let NamesAtServer { had, gone } = self.names_at_server(dirty)?;
         let (mut first, mut large, mut later) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         while let Some(no) = with.pop() {
             if !later.insert(no) {
@@ -76,7 +79,7 @@ impl Replica {
             }
             self.close_over(no, &had, &mut large)?;
             with.extend(self.links_here(no)?.iter().filter_map(|link| had.get(link)));
-            let part = self.note(no)?.dirty;
+            let part = self.note_of(no)?.dirty;
             if part.links.is_some() && !part.created {
                 // At the server it may be in a directory that was removed here.
                 with.extend(&gone);
@@ -88,11 +91,11 @@ impl Replica {
         // What was removed, and goes with large content, may be a directory that something else has
         // to leave first.
         let is_apart = first.is_disjoint(&later) && gone.iter().all(|no| !large.contains(no));
-        Ok((is_apart && !first.is_empty()).then_some(Divided { first, large }))
+        Ok((is_apart && !first.is_empty()).then_some(BatchSplit { first, large }))
     }
 
     /// Bytes of content that the server lacks of an object.
-    pub(crate) fn unsent(&self, no: ObjectNo) -> Result<u64, SyncError> {
+    pub(crate) fn unsent_bytes(&self, no: ObjectNo) -> Result<u64, SyncError> {
         let attr = match self.store().attr(no) {
             Err(StoreError::NotFound(_)) => return Ok(0),
             attr => attr?,
@@ -100,12 +103,12 @@ impl Replica {
         if attr.kind != FileType::File {
             return Ok(0);
         }
-        let Note { dirty, .. } = self.note(no)?;
+        let ObjectNote { dirty, .. } = self.note_of(no)?;
         Ok(match dirty.data {
             _ if dirty.created => attr.size,
             Some(dirty) => dirty
                 .ranges
-                .within(0, attr.size)
+                .clipped_to(0, attr.size)
                 .iter()
                 .map(|(from, to)| to - from)
                 .sum(),
@@ -117,14 +120,14 @@ impl Replica {
     fn has_other_dirty(&self) -> Result<bool, SyncError> {
         let mut others = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            let summary = Note::summary(head);
+            let summary = ObjectNote::summary(head);
             if summary.is_dirty && !summary.is_in_flight {
                 others.push(no);
             }
             ControlFlow::Continue(())
         })?;
         for no in others {
-            if self.unsent(no)? <= self.options.large {
+            if self.unsent_bytes(no)? <= self.options().large {
                 return Ok(true);
             }
         }
@@ -133,13 +136,13 @@ impl Replica {
 }
 
 /// How long a batch goes on with its content.
-pub(crate) struct Turn {
+pub(crate) struct TimeSlice {
     begun: Duration,
     /// When the server first lacked something.
     sends_since: Option<Duration>,
 }
 
-impl Turn {
+impl TimeSlice {
     pub(crate) fn new(replica: &Replica) -> Self {
         Self {
             begun: replica.monotonic(),
@@ -151,7 +154,10 @@ impl Turn {
     pub(crate) fn is_over(&mut self, replica: &Replica) -> Result<bool, SyncError> {
         let now = replica.monotonic();
         let since = *self.sends_since.get_or_insert(now);
-        let least = replica.options.flush_age.max((since - self.begun) * SHARE);
+        let least = replica
+            .options()
+            .flush_age
+            .max((since - self.begun) * SHARE);
         if now - since < least || !replica.is_due(now) {
             return Ok(false);
         }

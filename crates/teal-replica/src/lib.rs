@@ -27,10 +27,9 @@
 //! flight is waited for without any lock. All others are leaves.
 
 mod acknowledge;
-mod ahead;
 mod announce;
-mod around;
 mod backlog;
+mod backlog_cap;
 mod backoff;
 mod changes;
 mod committed;
@@ -43,27 +42,32 @@ mod drives;
 mod engine;
 mod error;
 mod evict;
+mod eviction_clock;
 mod fetch;
-mod fetch_ahead;
+mod filter;
+mod filter_announcement;
 mod flush;
-mod held;
+mod hold_back;
 mod identity;
 mod install;
-mod keep;
-mod kept;
 mod large;
-mod list;
-mod lookout;
+mod listing;
+mod listings;
 mod names;
+mod neighbours;
+mod news;
 mod note;
 mod numbers;
 mod offer;
 mod options;
+mod own_identity;
 mod pin;
-mod pins;
+mod pin_set;
+mod prefetch;
+mod prefetch_target;
+mod prefetch_window;
 mod pull;
-mod queue;
-mod recency;
+mod reach;
 mod renumber;
 mod residency;
 mod run;
@@ -72,22 +76,22 @@ pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
+mod state;
 mod status;
 mod stuck;
 mod tails;
 mod trail;
-mod trouble;
 
 pub use drives::{
-    Affinity, DriveRefused, DriveShown, KnownDrive, KnownDrives, NewDrive, Price, SourceShown,
-    Whereabouts,
+    AffineObject, ContentLocations, DriveRefused, DriveStatus, KnownDrive, KnownDrives, NewDrive,
+    ReadPrice, SourceStatus,
 };
 pub use engine::Replica;
 pub use options::UpstreamOptions;
-pub use pins::{Freed, PinRefused, Pinned, PinsShown};
-pub use status::{Link, Unsent, UpstreamStatus};
-pub use stuck::{StuckObject, StuckWay};
+pub use pin_set::{FreedContent, PinRefused, PinStatus, PinSummary};
+pub use status::{ServerConnection, UnsentTotals, UpstreamStatus};
+pub use stuck::{StuckDirection, StuckObject};
 
 pub(crate) use error::{SyncError, unexpected};
-pub(crate) use identity::Identity;
-pub(crate) use note::Note;
+pub(crate) use identity::ReplicaIdentity;
+pub(crate) use note::ObjectNote;

@@ -7,22 +7,21 @@
 //! 3. A directory goes only when nothing is in it any more.
 
 use super::committed::CommittedBatch;
-use super::install::links;
-use super::{Note, Replica, SyncError};
+use super::install::links_of;
+use super::{ObjectNote, Replica, SyncError};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, StoreError};
+use teal_log::{Cost, LockedObjects, StoreError};
 use teal_proto::conflict_name;
-use teal_types::{Link, Name, ObjectNo, Version};
+use teal_types::{HardLink, Name, ObjectNo, ObjectVersion};
 use teal_volume::Invalidation;
 
 /// The most conflict names of one file that are tried here; the server tries more.
 const CONFLICT_NAMES_MAX: u32 = 1000;
 
 /// A name in the root for what has no better place.
-fn number_name(no: ObjectNo) -> Option<Link> {
+fn number_name(no: ObjectNo) -> Option<HardLink> {
     let name = Name::new(format!("object-{}", no.get()).as_bytes()).ok()?;
-    Some(Link {
+    Some(HardLink {
         dir: ObjectNo::ROOT,
         name,
     })
@@ -37,8 +36,8 @@ impl Replica {
     )]
     pub(crate) fn install_names(
         &self,
-        locked: &mut Locked<'_>,
-        version: &Version,
+        locked: &mut LockedObjects<'_>,
+        version: &ObjectVersion,
         with: &[ObjectNo],
         keeps: bool,
         needs_look: &mut bool,
@@ -48,7 +47,7 @@ impl Replica {
         if no == ObjectNo::ROOT {
             return Ok(());
         }
-        let here = links(locked, no);
+        let here = links_of(locked, no);
         // An object that is here gets all its names, so that their number is right: a listing takes
         // up what is in a directory already.
         let mut has_place = keeps || !here.is_empty();
@@ -68,7 +67,7 @@ impl Replica {
                 new.push(link);
             }
         }
-        let old: Vec<&Link> = here
+        let old: Vec<&HardLink> = here
             .iter()
             .filter(|link| !version.links.contains(link))
             .collect();
@@ -87,7 +86,7 @@ impl Replica {
             told.push(Invalidation::Entry(link.dir, link.name.clone()));
             told.push(Invalidation::Data(link.dir, 0, 0));
         }
-        if here.is_empty() && !new.is_empty() && !self.volume.references().is_linkable(no) {
+        if here.is_empty() && !new.is_empty() && !self.volume().references().is_linkable(no) {
             // It had lost its last name to another.
             locked.set_orphan(no, false)?;
         }
@@ -95,16 +94,15 @@ impl Replica {
             // In a directory without its entries no name was ever looked up. Who is told to forget
             // one that he learns just now loses it: a program that has entered a directory would
             // not know any more where it is.
-            let mut is_known =
-                !self.note(link.dir)?.unlisted || self.lists_again.load(Ordering::Relaxed);
+            let mut is_known = !self.note_of(link.dir)?.unlisted || self.listings().has_again();
             if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
                 is_known = true;
                 locked.remove_entry(link.dir, &link.name)?;
-                self.displaced(locked, there, link)?;
+                self.note_displaced(locked, there, link)?;
                 told.push(Invalidation::Attributes(there));
             }
             locked.insert_entry(link.dir, &link.name, no)?;
-            self.volume.references().named(no);
+            self.volume().references().note_first_name(no);
             if is_known {
                 told.push(Invalidation::Entry(link.dir, link.name.clone()));
                 told.push(Invalidation::Data(link.dir, 0, 0));
@@ -117,26 +115,26 @@ impl Replica {
 
     /// Returns whether a name leads here to what has it since something that the server has not
     /// heard of.
-    fn is_taken(&self, locked: &Locked<'_>, link: &Link) -> Result<bool, StoreError> {
+    fn is_taken(&self, locked: &LockedObjects<'_>, link: &HardLink) -> Result<bool, StoreError> {
         let Some((there, _)) = locked.entry(link.dir, &link.name)? else {
             return Ok(false);
         };
-        let ours = self.note(there)?;
+        let ours = self.note_of(there)?;
         Ok(ours.dirty.created || ours.dirty.links.is_some() || ours.in_flight.is_some())
     }
 
     /// An object has lost a name to another: what it has instead comes with its own state, or is
     /// asked for.
-    fn displaced(
+    fn note_displaced(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         no: ObjectNo,
-        link: &Link,
+        link: &HardLink,
     ) -> Result<(), StoreError> {
-        let mut note = self.note(no)?;
+        let mut note = self.note_of(no)?;
         note.needs_look = true;
-        note.lost = note.is_ours().then(|| link.clone());
-        self.state.lock().needs_look = true;
+        note.lost_name = note.is_ours().then(|| link.clone());
+        self.state().set_needs_look();
         self.set_note(locked, no, &note)?;
         if !locked.is_linked(no) {
             locked.set_orphan(no, true)?;
@@ -157,7 +155,7 @@ impl Replica {
             let mut left = Vec::new();
             for no in gone {
                 match self.remove_or_hold(no, committed)? {
-                    true => self.drives.ends(no),
+                    true => self.drive_set().object_ended(no),
                     false => left.push(no),
                 }
             }
@@ -202,21 +200,21 @@ impl Replica {
         no: ObjectNo,
         committed: Option<CommittedBatch>,
     ) -> Result<bool, SyncError> {
-        let _names = self.volume.share_namespace();
+        let _names = self.volume().share_namespace();
         let names = match self.store().names(no) {
             Err(StoreError::NotFound(_)) => return self.remove_note(no, committed).map(|()| true),
             names => names?,
         };
         let removed = Cost::unlink().with_objects(names.len() as u64);
         let cost = self
-            .volume
+            .volume()
             .cost_of_names(removed, &[no])?
             .with_note(4096)
             .freeing();
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let lost = self
-            .note(no)?
-            .lost
+            .note_of(no)?
+            .lost_name
             .map(|link| link.dir)
             .filter(|dir| self.store().attr(*dir).is_ok());
         let dirs = names.iter().map(|(dir, _)| *dir).chain(lost);
@@ -225,11 +223,11 @@ impl Replica {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
-        let mut note = self.note(no)?;
+        let mut note = self.note_of(no)?;
         if note
             .in_flight
             .as_ref()
-            .is_some_and(|in_flight| in_flight.is_of(committed))
+            .is_some_and(|in_flight| in_flight.was_committed_in(committed))
         {
             note.in_flight = None;
         }
@@ -239,11 +237,11 @@ impl Replica {
             self.set_note(&locked, no, &note)?;
             return Ok(true);
         }
-        if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
+        if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
             // What is in it is dirty: the server hears of that, and brings this back, or takes that
             // away, too. What was in flight was committed all the same.
             note.needs_look = true;
-            self.state.lock().needs_look = true;
+            self.state().set_needs_look();
             self.set_note(&locked, no, &note)?;
             return Ok(false);
         }
@@ -253,13 +251,13 @@ impl Replica {
             told.push(Invalidation::Entry(dir, name));
             told.push(Invalidation::Data(dir, 0, 0));
         }
-        self.set_note(&locked, no, &Note::default())?;
-        let fate = self.volume.decide_fate(&mut locked, no, self)?;
+        self.set_note(&locked, no, &ObjectNote::default())?;
+        let fate = self.volume().decide_fate(&mut locked, no, self)?;
         drop(locked);
         drop(op);
-        self.volume.reclaim(fate, self);
+        self.volume().reclaim(fate, self);
         told.into_iter()
-            .for_each(|what| self.volume.invalidations().tell(what));
+            .for_each(|what| self.volume().invalidations().tell(what));
         Ok(true)
     }
 
@@ -267,13 +265,13 @@ impl Replica {
     /// the server: something is in it, or something of it is dirty, and it was not removed here.
     pub(crate) fn is_displaced(
         &self,
-        locked: &Locked<'_>,
+        locked: &LockedObjects<'_>,
         no: ObjectNo,
     ) -> Result<bool, StoreError> {
-        if locked.attr(no).kind.is_dir() && locked.entries(no) > 0 {
+        if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
             return Ok(true);
         }
-        let note = self.note(no)?;
+        let note = self.note_of(no)?;
         Ok(note.needs_look && note.is_ours() && !note.dirty.gone && note.dirty.links.is_none())
     }
 
@@ -282,22 +280,22 @@ impl Replica {
     /// other since, and may decide otherwise. `lost`: where it lay, if that is here and locked.
     fn name_anew(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         no: ObjectNo,
-        note: &mut Note,
+        note: &mut ObjectNote,
         lost: Option<ObjectNo>,
     ) -> Result<(), StoreError> {
         if !note.needs_look || note.dirty.gone || locked.is_linked(no) {
             return Ok(());
         }
-        let is_here = |link: &Link| {
+        let is_here = |link: &HardLink| {
             lost == Some(link.dir) && (link.dir == ObjectNo::ROOT || locked.is_linked(link.dir))
         };
-        let beside = match note.lost.clone().filter(is_here) {
+        let beside = match note.lost_name.clone().filter(is_here) {
             Some(link) => self.free_name_beside(locked, &link)?,
             None => None,
         };
-        let Some(Link { dir, name }) = beside.or_else(|| number_name(no)) else {
+        let Some(HardLink { dir, name }) = beside.or_else(|| number_name(no)) else {
             return Ok(());
         };
         if locked.entry(dir, &name)?.is_some() {
@@ -305,13 +303,15 @@ impl Replica {
         }
         locked.set_orphan(no, false)?;
         locked.insert_entry(dir, &name, no)?;
-        self.volume.references().named(no);
-        (note.needs_look, note.lost) = (false, None);
-        note.dirty.links.get_or_insert((self.seen(), Vec::new()));
-        self.volume
+        self.volume().references().note_first_name(no);
+        (note.needs_look, note.lost_name) = (false, None);
+        note.dirty
+            .links
+            .get_or_insert((self.position(), Vec::new()));
+        self.volume()
             .invalidations()
             .tell(Invalidation::Entry(dir, name));
-        self.volume
+        self.volume()
             .invalidations()
             .tell(Invalidation::Data(dir, 0, 0));
         Ok(())
@@ -320,13 +320,13 @@ impl Replica {
     /// The first conflict name of `link` that nothing has here.
     fn free_name_beside(
         &self,
-        locked: &Locked<'_>,
-        link: &Link,
-    ) -> Result<Option<Link>, StoreError> {
+        locked: &LockedObjects<'_>,
+        link: &HardLink,
+    ) -> Result<Option<HardLink>, StoreError> {
         for number in 1..=CONFLICT_NAMES_MAX {
-            let name = conflict_name(&link.name, &self.device, self.volume.now(), number);
+            let name = conflict_name(&link.name, &self.device_name(), self.volume().now(), number);
             if locked.entry(link.dir, &name)?.is_none() {
-                return Ok(Some(Link {
+                return Ok(Some(HardLink {
                     dir: link.dir,
                     name,
                 }));
@@ -341,16 +341,16 @@ impl Replica {
         no: ObjectNo,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
-        let note = self.note(no)?;
+        let note = self.note_of(no)?;
         if note.is_empty()
             || note
                 .in_flight
                 .as_ref()
-                .is_some_and(|in_flight| !in_flight.is_of(committed))
+                .is_some_and(|in_flight| !in_flight.was_committed_in(committed))
         {
             return Ok(());
         }
-        let op = self.begin(Cost::note().freeing())?;
+        let op = self.begin_operation(Cost::note().freeing())?;
         op.set_note(no, None)?;
         Ok(())
     }

@@ -26,12 +26,12 @@
 //! directory u64, length u8, name. *Ranges* are a count u32, each start u64, end u64.
 
 use super::committed::CommittedBatch;
-use teal_types::ranges::Ranges;
-use teal_types::{BatchNo, CommitSeq, Link, Name, ObjectNo};
+use teal_types::ranges::ByteRanges;
+use teal_types::{BatchNo, CommitSeq, HardLink, Name, ObjectNo};
 
 const VERSION: u8 = 2;
 /// The first version that notes the name that an object lost, and since when it is behind.
-const WITH_LOST: u8 = 2;
+const WITH_LOST_NAME: u8 = 2;
 /// The first version that notes tails.
 const WITH_TAIL: u8 = 2;
 const DIRTY: u8 = 1;
@@ -44,7 +44,7 @@ const BEHIND: u8 = 64;
 
 /// What was put behind the end of a file, if nothing else was done to its content since the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tail {
+pub(crate) struct AppendedTail {
     /// Where what the server had at the base ends.
     pub(crate) start: u64,
     /// From where on the server does not have it. What is between was committed there, maybe behind
@@ -54,7 +54,7 @@ pub(crate) struct Tail {
     pub(crate) to: u64,
 }
 
-impl Tail {
+impl AppendedTail {
     /// One that may still grow.
     pub(crate) const fn open(start: u64, from: u64) -> Self {
         Self {
@@ -75,15 +75,15 @@ impl Tail {
 pub(crate) struct DirtyContent {
     pub(crate) base: CommitSeq,
     /// The least size since.
-    pub(crate) cut: u64,
-    pub(crate) ranges: Ranges,
+    pub(crate) least_size: u64,
+    pub(crate) ranges: ByteRanges,
     /// Unless more was done than appending.
-    pub(crate) tail: Option<Tail>,
+    pub(crate) tail: Option<AppendedTail>,
 }
 
 /// Components of an object that the server does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Components {
+pub(crate) struct UnsentComponents {
     /// The object itself: all of it is meant.
     pub(crate) created: bool,
     /// It is not here any more.
@@ -91,11 +91,11 @@ pub(crate) struct Components {
     pub(crate) attributes: Option<CommitSeq>,
     pub(crate) data: Option<DirtyContent>,
     /// The base, and the names the server has.
-    pub(crate) links: Option<(CommitSeq, Vec<Link>)>,
+    pub(crate) links: Option<(CommitSeq, Vec<HardLink>)>,
     pub(crate) xattrs: Vec<(Vec<u8>, CommitSeq)>,
 }
 
-impl Components {
+impl UnsentComponents {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -155,8 +155,8 @@ impl Components {
         self.data = match (in_batch.data, self.data.take()) {
             (Some(mut in_batch), Some(newer)) => {
                 in_batch.tail = in_batch.tail.filter(|_| newer.tail.is_some());
-                in_batch.cut = in_batch.cut.min(newer.cut);
-                in_batch.ranges.join(&newer.ranges);
+                in_batch.least_size = in_batch.least_size.min(newer.least_size);
+                in_batch.ranges.add_all(&newer.ranges);
                 Some(in_batch)
             }
             (in_batch, newer) => in_batch.or(newer),
@@ -172,20 +172,20 @@ impl Components {
 
 /// What is on its way in a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InFlight {
+pub(crate) struct ComponentsInFlight {
     pub(crate) batch: BatchNo,
-    pub(crate) part: Components,
+    pub(crate) components: UnsentComponents,
     /// The names as they were sent.
-    pub(crate) sent: Vec<Link>,
+    pub(crate) sent_names: Vec<HardLink>,
 }
 
 /// A note; see the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Note {
-    pub(crate) dirty: Components,
-    pub(crate) in_flight: Option<InFlight>,
+pub(crate) struct ObjectNote {
+    pub(crate) dirty: UnsentComponents,
+    pub(crate) in_flight: Option<ComponentsInFlight>,
     /// Content that only the server has.
-    pub(crate) absent: Ranges,
+    pub(crate) absent: ByteRanges,
     /// The commit whose content `absent` means.
     pub(crate) data_seq: CommitSeq,
     /// A directory whose entries only the server knows.
@@ -193,10 +193,10 @@ pub(crate) struct Note {
     /// The server's state did not fit in here: it must be looked at again.
     pub(crate) needs_look: bool,
     /// The name it had here until the server gave that to another, while it waits for one.
-    pub(crate) lost: Option<Link>,
+    pub(crate) lost_name: Option<HardLink>,
     /// What others have changed in it since this commit is not all here: it could not be installed.
     /// Whatever is changed in it here from then on was made without having seen that.
-    pub(crate) behind: Option<CommitSeq>,
+    pub(crate) behind_since: Option<CommitSeq>,
 }
 
 /// What the first bytes of an encoded note tell.
@@ -217,14 +217,14 @@ impl NoteSummary {
     }
 }
 
-impl InFlight {
+impl ComponentsInFlight {
     /// Returns whether this is on its way in a batch that the server has committed.
-    pub(crate) fn is_of(&self, committed: Option<CommittedBatch>) -> bool {
+    pub(crate) fn was_committed_in(&self, committed: Option<CommittedBatch>) -> bool {
         committed.is_some_and(|committed| committed.batch == self.batch)
     }
 }
 
-impl Note {
+impl ObjectNote {
     /// Asserts what is always true of a note, in debug builds.
     pub(crate) fn check(&self) {
         if cfg!(debug_assertions)
@@ -236,7 +236,10 @@ impl Note {
 
     /// Returns the first invariant that does not hold.
     fn invariants(&self) -> Result<(), &'static str> {
-        let in_flight = self.in_flight.as_ref().map(|in_flight| &in_flight.part);
+        let in_flight = self
+            .in_flight
+            .as_ref()
+            .map(|in_flight| &in_flight.components);
         for part in [Some(&self.dirty), in_flight].into_iter().flatten() {
             part.invariants()?;
         }
@@ -251,7 +254,8 @@ impl Note {
 
     /// Returns whether there is nothing to note.
     pub(crate) fn is_empty(&self) -> bool {
-        let is_settled = self.dirty.is_empty() && self.in_flight.is_none() && self.behind.is_none();
+        let is_settled =
+            self.dirty.is_empty() && self.in_flight.is_none() && self.behind_since.is_none();
         is_settled && self.absent.is_empty() && !self.unlisted && !self.needs_look
     }
 
@@ -277,32 +281,34 @@ impl Note {
             | flag(!self.absent.is_empty(), ABSENT)
             | flag(self.unlisted, UNLISTED)
             | flag(self.needs_look, NEEDS_LOOK)
-            | flag(self.lost.is_some(), LOST)
-            | flag(self.behind.is_some(), BEHIND);
+            | flag(self.lost_name.is_some(), LOST)
+            | flag(self.behind_since.is_some(), BEHIND);
         let mut out = vec![VERSION, flags];
         if !self.dirty.is_empty() {
-            put_part(&mut out, &self.dirty);
+            put_components(&mut out, &self.dirty);
         }
         if let Some(in_flight) = &self.in_flight {
             out.extend(in_flight.batch.get().to_le_bytes());
-            put_part(&mut out, &in_flight.part);
-            put_links(&mut out, &in_flight.sent);
+            put_components(&mut out, &in_flight.components);
+            put_links(&mut out, &in_flight.sent_names);
         }
         if !self.absent.is_empty() {
             out.extend(self.data_seq.get().to_le_bytes());
             put_ranges(&mut out, &self.absent);
         }
-        self.lost.iter().for_each(|link| put_link(&mut out, link));
-        if let Some(since) = self.behind {
+        self.lost_name
+            .iter()
+            .for_each(|link| put_link(&mut out, link));
+        if let Some(since) = self.behind_since {
             out.extend(since.get().to_le_bytes());
         }
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = NoteReader(bytes);
         let (version, flags) = (t.u8()?, t.u8()?);
-        let known = if version < WITH_LOST {
+        let known = if version < WITH_LOST_NAME {
             2 * NEEDS_LOOK
         } else {
             2 * BEHIND
@@ -316,13 +322,13 @@ impl Note {
             ..Self::default()
         };
         if flags & DIRTY != 0 {
-            note.dirty = t.part(version)?;
+            note.dirty = t.components(version)?;
         }
         if flags & IN_FLIGHT != 0 {
-            note.in_flight = Some(InFlight {
+            note.in_flight = Some(ComponentsInFlight {
                 batch: BatchNo::new(t.u64()?),
-                part: t.part(version)?,
-                sent: t.links()?,
+                components: t.components(version)?,
+                sent_names: t.links()?,
             });
         }
         if flags & ABSENT != 0 {
@@ -330,21 +336,21 @@ impl Note {
             note.absent = t.ranges()?;
         }
         if flags & LOST != 0 {
-            note.lost = Some(t.link()?);
+            note.lost_name = Some(t.link()?);
         }
         if flags & BEHIND != 0 {
-            note.behind = Some(t.seq()?);
+            note.behind_since = Some(t.seq()?);
         }
         t.0.is_empty().then_some(note)
     }
 }
 
-fn put_links(out: &mut Vec<u8>, links: &[Link]) {
+fn put_links(out: &mut Vec<u8>, links: &[HardLink]) {
     out.extend((links.len() as u16).to_le_bytes());
     links.iter().for_each(|link| put_link(out, link));
 }
 
-fn put_link(out: &mut Vec<u8>, link: &Link) {
+fn put_link(out: &mut Vec<u8>, link: &HardLink) {
     out.extend(link.dir.get().to_le_bytes());
     put_short(out, link.name.as_bytes());
 }
@@ -355,7 +361,7 @@ fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
+fn put_ranges(out: &mut Vec<u8>, ranges: &ByteRanges) {
     out.extend((ranges.iter().len() as u32).to_le_bytes());
     for (from, to) in ranges.iter() {
         out.extend(from.to_le_bytes());
@@ -363,7 +369,7 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
     }
 }
 
-fn put_part(out: &mut Vec<u8>, part: &Components) {
+fn put_components(out: &mut Vec<u8>, part: &UnsentComponents) {
     let tail = part.data.as_ref().and_then(|dirty| dirty.tail);
     let (created, gone, has_tail) = (part.created, part.gone, tail.is_some());
     let flags = [
@@ -385,10 +391,10 @@ fn put_part(out: &mut Vec<u8>, part: &Components) {
     }
     if let Some(dirty) = &part.data {
         out.extend(dirty.base.get().to_le_bytes());
-        out.extend(dirty.cut.to_le_bytes());
+        out.extend(dirty.least_size.to_le_bytes());
         put_ranges(out, &dirty.ranges);
     }
-    if let Some(Tail { start, from, to }) = tail {
+    if let Some(AppendedTail { start, from, to }) = tail {
         [start, from, to]
             .iter()
             .for_each(|word| out.extend(word.to_le_bytes()));
@@ -405,9 +411,9 @@ fn put_part(out: &mut Vec<u8>, part: &Components) {
 }
 
 /// Takes fields from the front; nothing is taken past the end.
-struct Take<'a>(&'a [u8]);
+struct NoteReader<'a>(&'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> NoteReader<'a> {
     fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(len)?;
         self.0 = tail;
@@ -428,34 +434,34 @@ impl<'a> Take<'a> {
     fn seq(&mut self) -> Option<CommitSeq> {
         self.u64().map(CommitSeq::new)
     }
-    fn short(&mut self) -> Option<&'a [u8]> {
+    fn short_bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.u8()?;
         self.bytes(usize::from(len))
     }
-    fn links(&mut self) -> Option<Vec<Link>> {
+    fn links(&mut self) -> Option<Vec<HardLink>> {
         let count = self.u16()?;
         (0..count).map(|_| self.link()).collect()
     }
-    fn link(&mut self) -> Option<Link> {
-        Some(Link {
+    fn link(&mut self) -> Option<HardLink> {
+        Some(HardLink {
             dir: ObjectNo::new(self.u64()?),
-            name: Name::new(self.short()?).ok()?,
+            name: Name::new(self.short_bytes()?).ok()?,
         })
     }
-    fn ranges(&mut self) -> Option<Ranges> {
+    fn ranges(&mut self) -> Option<ByteRanges> {
         let count = u32::from_le_bytes(self.array()?);
         let ranges: Option<Vec<_>> = (0..count)
             .map(|_| Some((self.u64()?, self.u64()?)))
             .collect();
-        Ranges::of(ranges?)
+        ByteRanges::from_sorted(ranges?)
     }
-    fn part(&mut self, version: u8) -> Option<Components> {
+    fn components(&mut self, version: u8) -> Option<UnsentComponents> {
         let known = if version < WITH_TAIL { 32 } else { 64 };
         let flags = self.u8().filter(|flags| *flags < known)?;
-        let mut part = Components {
+        let mut part = UnsentComponents {
             created: flags & 1 != 0,
             gone: flags & 2 != 0,
-            ..Components::default()
+            ..UnsentComponents::default()
         };
         if flags & 4 != 0 {
             part.attributes = Some(self.seq()?);
@@ -463,13 +469,13 @@ impl<'a> Take<'a> {
         if flags & 8 != 0 {
             part.data = Some(DirtyContent {
                 base: self.seq()?,
-                cut: self.u64()?,
+                least_size: self.u64()?,
                 ranges: self.ranges()?,
                 tail: None,
             });
         }
         if flags & 32 != 0 {
-            let tail = Tail {
+            let tail = AppendedTail {
                 start: self.u64()?,
                 from: self.u64()?,
                 to: self.u64()?,
@@ -481,7 +487,7 @@ impl<'a> Take<'a> {
         }
         for _ in 0..self.u16()? {
             let base = self.seq()?;
-            part.xattrs.push((self.short()?.to_vec(), base));
+            part.xattrs.push((self.short_bytes()?.to_vec(), base));
         }
         Some(part)
     }

@@ -15,35 +15,37 @@
 //! 6. Until all objects have been compared, nothing of the server's is installed and nothing is
 //!    sent. What a crash interrupts goes on where it was.
 
-use super::cut::attributes;
-use super::install::links;
-use super::note::{Components, DirtyContent};
-use super::{Note, Replica, SyncError, unexpected};
+use super::cut::attributes_of;
+use super::install::links_of;
+use super::note::{DirtyContent, UnsentComponents};
+use super::{ObjectNote, Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, Locked, SetAttr, StoreError};
-use teal_proto::{Reply, Request, Welcome};
-use teal_types::ranges::{END, Ranges};
-use teal_types::{Attributes, CommitSeq, FileType, Link, ObjectNo, Timestamp, Version};
+use teal_log::{AttributeChanges, Cost, LockedObjects, StoreError};
+use teal_proto::{ClientRequest, ServerReply, Welcome};
+use teal_types::ranges::{ByteRanges, CONTENT_END};
+use teal_types::{
+    CommitSeq, FileType, HardLink, ObjectNo, ObjectVersion, ReplicatedAttributes, Timestamp,
+};
 use teal_volume::Invalidation;
 
 /// Objects compared in one go.
 const STEP: usize = 256;
 
 /// What the server has of an object.
-enum There {
+enum StateAtServer {
     /// It never heard of it.
     Unknown,
     /// It was removed since the last common commit, when it was so: the next pull says it.
-    Removed(Box<Version>),
+    Removed(Box<ObjectVersion>),
     /// It was removed before that, and lived on in what was lost.
     LongGone,
     /// It lives; as it was at the last common commit, if it has changed since and was there.
-    Lives(Box<Version>, Option<Box<Version>>),
+    Lives(Box<ObjectVersion>, Option<Box<ObjectVersion>>),
 }
 
 /// What is left to do about an object.
-enum Compared {
+enum ComparisonOutcome {
     Done,
     /// It is here only in part, and nowhere else known: it goes.
     Stripped,
@@ -67,19 +69,19 @@ impl Replica {
         log::warn!(
             "the server was restored from an older copy: it has commits up to {}, this replica has seen {}; what it lost is offered again",
             welcome.head.get(),
-            self.seen().get()
+            self.position().get()
         );
-        let _applying = self.applying.lock();
-        self.drives.distrust();
-        let before = self.new_life(welcome)?;
+        let _applying = self.hold_position();
+        self.drive_set().distrust_all();
+        let before = self.start_incarnation(welcome)?;
         self.rebase_all(common)?;
-        self.identify(|identity| {
-            identity.come_to(common, digest);
+        self.update_identity(|identity| {
+            identity.set_position(common, digest);
             identity.offer = ObjectNo::ROOT.get();
         })?;
         // The server cannot tell any more whether this store is a copy of one that went on.
         self.renumber(before.lease)?;
-        Ok(self.volume.sync()?)
+        Ok(self.volume().sync()?)
     }
 
     /// Bases what is dirty and based on lost history on the last common commit instead;
@@ -87,17 +89,17 @@ impl Replica {
     fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
         let mut dirty = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            dirty.extend(Note::summary(head).is_dirty.then_some(no));
+            dirty.extend(ObjectNote::summary(head).is_dirty.then_some(no));
             ControlFlow::Continue(())
         })?;
         for no in dirty {
             let cost = Cost::note()
-                .with_note(self.note(no)?.encode().len())
+                .with_note(self.note_of(no)?.encode().len())
                 .freeing();
-            let op = self.begin(cost)?;
+            let op = self.begin_operation(cost)?;
             let _locked = op.lock(&[no]).ok();
-            let mut note = self.note(no)?;
-            rebase(&mut note.dirty, common);
+            let mut note = self.note_of(no)?;
+            rebase_components(&mut note.dirty, common);
             op.set_note(no, (!note.is_empty()).then(|| note.encode()).as_deref())?;
         }
         Ok(())
@@ -105,44 +107,44 @@ impl Replica {
 
     /// Compares what is here with the server, if that is still to be done.
     pub(crate) fn offer_some(&self) -> Result<(), SyncError> {
-        if self.identity.lock().offer == 0 {
+        if self.identity().offer == 0 {
             return Ok(());
         }
         let dirs = self.compare_all()?;
         log::info!("all that is here has been compared with the restored server");
         for dir in dirs {
             // Whatever is not listed now is when it is needed.
-            self.list(dir)?;
+            self.fetch_listing(dir)?;
         }
         Ok(())
     }
 
     /// Compares all objects; the directories that were listed here and are to be listed again.
     fn compare_all(&self) -> Result<Vec<ObjectNo>, SyncError> {
-        let _applying = self.applying.lock();
+        let _applying = self.hold_position();
         let mut dirs = Vec::new();
-        let mut from = self.identity.lock().offer;
+        let mut from = self.identity().offer;
         while from != 0 {
             let objects = self.store().objects_from(ObjectNo::new(from), STEP)?;
-            let versions = self.look_at(&objects)?;
+            let versions = self.versions_at_server(&objects)?;
             let mut stripped = Vec::new();
             for (no, version) in objects.iter().zip(versions) {
-                let there = self.there(*no, version)?;
+                let there = self.state_at_server(*no, version)?;
                 let path = || self.store().path_of(*no);
-                match self.compare(*no, there)? {
-                    Compared::Done => {}
-                    Compared::Stripped => {
+                match self.compare_object(*no, there)? {
+                    ComparisonOutcome::Done => {}
+                    ComparisonOutcome::Stripped => {
                         log::warn!(
                             "{}: the restored server lost it, and not all of it is here",
                             path()
                         );
                         stripped.push(*no);
                     }
-                    Compared::Older => log::warn!(
+                    ComparisonOutcome::Older => log::warn!(
                         "{}: the restored server lost a part; older content holds",
                         path()
                     ),
-                    Compared::Another(has_zeros) => {
+                    ComparisonOutcome::Another(has_zeros) => {
                         if has_zeros {
                             log::error!(
                                 "{}: what was at the server only is lost: it is zeros now",
@@ -150,39 +152,43 @@ impl Replica {
                             );
                         }
                         self.renumber_one(*no)?;
-                        self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                        self.counters().offered.fetch_add(1, Ordering::Relaxed);
                     }
-                    Compared::Unlisted => dirs.push(*no),
+                    ComparisonOutcome::Unlisted => dirs.push(*no),
                 }
             }
             self.remove_gone(stripped, None)?;
             from = objects.last().map_or(0, |last| last.get() + 1);
-            self.identify(|identity| identity.offer = from)?;
+            self.update_identity(|identity| identity.offer = from)?;
         }
         self.becomes_dirty(self.monotonic());
         Ok(dirs)
     }
 
-    fn there(&self, no: ObjectNo, version: Option<Version>) -> Result<There, SyncError> {
-        let common = self.seen();
+    fn state_at_server(
+        &self,
+        no: ObjectNo,
+        version: Option<ObjectVersion>,
+    ) -> Result<StateAtServer, SyncError> {
+        let common = self.position();
         let Some(version) = version else {
-            let request = Request::History {
+            let request = ClientRequest::History {
                 object: no,
                 after: CommitSeq::default(),
             };
-            let is_known = match self.ask(&request)? {
-                Reply::History(notes) => !notes.is_empty(),
+            let is_known = match self.ask_server(&request)? {
+                ServerReply::History(notes) => !notes.is_empty(),
                 _ => return Err(unexpected("to a question about history").into()),
             };
             let before = if is_known {
-                self.past(no, common)?
+                self.version_at(no, common)?
             } else {
                 None
             };
             return Ok(match before {
-                Some(before) => There::Removed(before),
-                None if is_known => There::LongGone,
-                None => There::Unknown,
+                Some(before) => StateAtServer::Removed(before),
+                None if is_known => StateAtServer::LongGone,
+                None => StateAtServer::Unknown,
             });
         };
         let newest = [
@@ -194,85 +200,94 @@ impl Replica {
         .into_iter()
         .max();
         let before = if newest > Some(common) {
-            self.past(no, common)?
+            self.version_at(no, common)?
         } else {
             None
         };
-        Ok(There::Lives(Box::new(version), before))
+        Ok(StateAtServer::Lives(Box::new(version), before))
     }
 
     /// Returns what the server had of an object at a commit.
-    fn past(&self, object: ObjectNo, at: CommitSeq) -> Result<Option<Box<Version>>, SyncError> {
-        match self.ask(&Request::ReadPast {
+    fn version_at(
+        &self,
+        object: ObjectNo,
+        at: CommitSeq,
+    ) -> Result<Option<Box<ObjectVersion>>, SyncError> {
+        match self.ask_server(&ClientRequest::ReadPast {
             object,
             at,
             offset: 0,
             len: 0,
         })? {
-            Reply::Past { version, .. } => Ok(version.map(Box::new)),
+            ServerReply::Past { version, .. } => Ok(version.map(Box::new)),
             _ => Err(unexpected("to a read of the past").into()),
         }
     }
 
     /// Notes what of an object the server has lost.
-    fn compare(&self, no: ObjectNo, there: There) -> Result<Compared, SyncError> {
-        let _content = self.content_lock(no).write();
+    fn compare_object(
+        &self,
+        no: ObjectNo,
+        there: StateAtServer,
+    ) -> Result<ComparisonOutcome, SyncError> {
+        let _content = self.residency_lock(no).write();
         let cost = Cost::install()
             .with_note(8192)
             .with_head(self.store().head_bytes(no).unwrap_or(0))
             .freeing();
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let mut locked = match op.lock(&[no]) {
-            Err(StoreError::NotFound(_)) => return Ok(Compared::Done),
+            Err(StoreError::NotFound(_)) => return Ok(ComparisonOutcome::Done),
             locked => locked?,
         };
-        let mut note = self.note(no)?;
-        let common = self.seen();
-        let is_named = no == ObjectNo::ROOT || !links(&locked, no).is_empty();
-        let mut compared = Compared::Done;
+        let mut note = self.note_of(no)?;
+        let common = self.position();
+        let is_named = no == ObjectNo::ROOT || !links_of(&locked, no).is_empty();
+        let mut compared = ComparisonOutcome::Done;
         match there {
-            There::Lives(now, before) if is_it(&locked, no, &now) => {
+            StateAtServer::Lives(now, before) if is_same_object(&locked, no, &now) => {
                 if note.data_seq > common {
                     // What is absent was a part of what is lost.
                     take_older(&mut locked, &mut note, &now)?;
-                    compared = Compared::Older;
-                    self.volume
+                    compared = ComparisonOutcome::Older;
+                    self.volume()
                         .invalidations()
                         .tell(Invalidation::Data(no, 0, 0));
                 }
-                if (Living {
+                if (StateComparison {
                     locked: &locked,
                     no,
                     now: &now,
                     before: before.as_deref(),
                     common,
                 })
-                .offer(&mut note)
+                .offer_lost(&mut note)
                 {
-                    self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                    self.counters().offered.fetch_add(1, Ordering::Relaxed);
                 }
                 if now.kind.is_dir() && !note.unlisted {
                     note.unlisted = true;
-                    self.lists_again.store(true, Ordering::Relaxed);
-                    compared = Compared::Unlisted;
+                    self.listings().set_again();
+                    compared = ComparisonOutcome::Unlisted;
                 }
             }
             _ if !is_named => {}
-            There::Unknown if note.dirty.created => {}
-            There::Removed(before) if mark(&locked, no) == mark_of(&before) => {}
-            There::Removed(_) if !note.absent.is_empty() => {}
-            There::Unknown if note.absent.is_empty() => {
-                note.dirty = Components {
+            StateAtServer::Unknown if note.dirty.created => {}
+            StateAtServer::Removed(before)
+                if content_mark(&locked, no) == content_mark_of(&before) => {}
+            StateAtServer::Removed(_) if !note.absent.is_empty() => {}
+            StateAtServer::Unknown if note.absent.is_empty() => {
+                note.dirty = UnsentComponents {
                     created: true,
-                    ..Components::default()
+                    ..UnsentComponents::default()
                 };
                 note.unlisted = false;
-                self.counters.offered.fetch_add(1, Ordering::Relaxed);
+                self.counters().offered.fetch_add(1, Ordering::Relaxed);
             }
             _ if note.absent.is_empty() || note.is_ours() => {
-                return Ok(Compared::Another(!note.absent.is_empty()));
+                return Ok(ComparisonOutcome::Another(!note.absent.is_empty()));
             }
-            _ => compared = Compared::Stripped,
+            _ => compared = ComparisonOutcome::Stripped,
         }
         self.set_note(&locked, no, &note)?;
         Ok(compared)
@@ -281,13 +296,13 @@ impl Replica {
 
 /// Returns whether the object of this number at the server is the one here. Nobody can set when it
 /// was made.
-fn is_it(locked: &Locked<'_>, no: ObjectNo, there: &Version) -> bool {
+fn is_same_object(locked: &LockedObjects<'_>, no: ObjectNo, there: &ObjectVersion) -> bool {
     let here = locked.attr(no);
     no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
 }
 
 /// Nothing is based on what is behind the last common commit.
-fn rebase(part: &mut Components, common: CommitSeq) {
+fn rebase_components(part: &mut UnsentComponents, common: CommitSeq) {
     let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
     part.attributes.iter_mut().for_each(clamp);
     part.data
@@ -298,14 +313,14 @@ fn rebase(part: &mut Components, common: CommitSeq) {
 }
 
 /// Whoever changes content changes one of these: size, modified, changed. Nobody can set the last.
-type Mark = (u64, Timestamp, Timestamp);
+type ContentMark = (u64, Timestamp, Timestamp);
 
-fn mark(locked: &Locked<'_>, no: ObjectNo) -> Mark {
+fn content_mark(locked: &LockedObjects<'_>, no: ObjectNo) -> ContentMark {
     let attr = locked.attr(no);
     (attr.size, attr.mtime, attr.ctime)
 }
 
-fn mark_of(version: &Version) -> Mark {
+fn content_mark_of(version: &ObjectVersion) -> ContentMark {
     (
         version.size,
         version.attributes.mtime,
@@ -315,24 +330,29 @@ fn mark_of(version: &Version) -> Mark {
 
 /// An object that lives at the server: as it is here, as it is there, and as it was there at the
 /// last common commit, if that is another state.
-struct Living<'a> {
-    locked: &'a Locked<'a>,
+struct StateComparison<'a> {
+    locked: &'a LockedObjects<'a>,
     no: ObjectNo,
-    now: &'a Version,
-    before: Option<&'a Version>,
+    now: &'a ObjectVersion,
+    before: Option<&'a ObjectVersion>,
     common: CommitSeq,
 }
 
-impl Living<'_> {
+impl StateComparison<'_> {
     /// Returns whether this replica's state of a component is neither the server's nor what it was
     /// at the last common commit. `of`: the state in a version; `at`: the commit that changed it
     /// there.
-    fn is_lost<T: PartialEq>(&self, here: &T, of: impl Fn(&Version) -> T, at: CommitSeq) -> bool {
+    fn is_lost<T: PartialEq>(
+        &self,
+        here: &T,
+        of: impl Fn(&ObjectVersion) -> T,
+        at: CommitSeq,
+    ) -> bool {
         *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
     }
 
     /// Makes dirty what the server has lost of it; says whether it is anything.
-    fn offer(&self, note: &mut Note) -> bool {
+    fn offer_lost(&self, note: &mut ObjectNote) -> bool {
         let Self {
             locked,
             no,
@@ -342,7 +362,7 @@ impl Living<'_> {
         } = *self;
         let mut is_any = self.offer_xattrs(note);
         let attr = locked.attr(no);
-        let comparable = |of: &Attributes| {
+        let comparable = |of: &ReplicatedAttributes| {
             // A directory's times are those of its entries.
             let mut of = *of;
             if attr.kind.is_dir() {
@@ -351,33 +371,37 @@ impl Living<'_> {
             of
         };
         if self.is_lost(
-            &comparable(&attributes(&attr)),
+            &comparable(&attributes_of(&attr)),
             |of| comparable(&of.attributes),
             now.attr_seq,
         ) {
             note.dirty.attributes.get_or_insert(common);
             is_any = true;
         }
-        let sorted = |mut links: Vec<Link>| {
+        let sorted = |mut links: Vec<HardLink>| {
             links.sort();
             links
         };
-        let here = sorted(links(locked, no));
+        let here = sorted(links_of(locked, no));
         let is_pending = note.dirty.links.is_some();
         if is_pending || self.is_lost(&here, |of| sorted(of.links.clone()), now.link_seq) {
             is_any |= !is_pending;
             note.dirty.links = Some((common, now.links.clone()));
         }
-        let has_other = self.is_lost(&mark(locked, no), mark_of, now.data_seq);
+        let has_other = self.is_lost(&content_mark(locked, no), content_mark_of, now.data_seq);
         if attr.kind == FileType::File && note.data_seq <= common && has_other {
-            let cut = note.dirty.data.as_ref().map_or(u64::MAX, |dirty| dirty.cut);
-            let mut ranges = Ranges::default();
+            let cut = note
+                .dirty
+                .data
+                .as_ref()
+                .map_or(u64::MAX, |dirty| dirty.least_size);
+            let mut ranges = ByteRanges::default();
             ranges.add(0, attr.size.max(1));
             // What is absent is as it was at the last common commit.
             note.dirty.data = Some(DirtyContent {
                 base: common,
-                cut,
-                ranges: ranges.without(&note.absent),
+                least_size: cut,
+                ranges: ranges.difference(&note.absent),
                 tail: None,
             });
             is_any = true;
@@ -385,8 +409,8 @@ impl Living<'_> {
         is_any
     }
 
-    fn offer_xattrs(&self, note: &mut Note) -> bool {
-        let of = |version: &Version, name: &[u8]| {
+    fn offer_xattrs(&self, note: &mut ObjectNote) -> bool {
+        let of = |version: &ObjectVersion, name: &[u8]| {
             version
                 .xattrs
                 .iter()
@@ -412,13 +436,17 @@ impl Living<'_> {
 
 /// Of content that is here only in part, and of a lost version, the server's holds; what was
 /// written here since stays.
-fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result<(), StoreError> {
+fn take_older(
+    locked: &mut LockedObjects<'_>,
+    note: &mut ObjectNote,
+    now: &ObjectVersion,
+) -> Result<(), StoreError> {
     let no = now.object;
     let size = locked.attr(no).size;
     let ours = note.dirty.data.as_ref().map(|dirty| dirty.ranges.clone());
-    let mut absent = Ranges::default();
+    let mut absent = ByteRanges::default();
     absent.add(0, now.size);
-    note.absent = absent.without(&ours.clone().unwrap_or_default());
+    note.absent = absent.difference(&ours.clone().unwrap_or_default());
     note.data_seq = now.data_seq;
     for (from, to) in note.absent.iter() {
         locked.punch(no, from, to.min(size.max(from)))?;
@@ -431,13 +459,13 @@ fn take_older(locked: &mut Locked<'_>, note: &mut Note, now: &Version) -> Result
         let of = &now.attributes;
         locked.set_attr(
             no,
-            SetAttr {
+            AttributeChanges {
                 mtime: Some(of.mtime),
                 ctime: Some(of.ctime),
-                ..SetAttr::default()
+                ..AttributeChanges::default()
             },
         );
     }
-    note.absent.remove(locked.attr(no).size, END);
+    note.absent.remove(locked.attr(no).size, CONTENT_END);
     Ok(())
 }

@@ -11,8 +11,8 @@
 //!    it.
 //! 6. No pin, no work: nothing is looked at, and nothing is asked.
 
-use super::evict::is_servers;
-use super::pins::{Freed, PinQueue, PinRefused, Pinned, PinsShown, QUEUE_MAX};
+use super::evict::is_at_server;
+use super::pin_set::{FreedContent, PinQueue, PinRefused, PinStatus, PinSummary, QUEUE_MAX};
 use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashSet};
@@ -29,46 +29,46 @@ const STEP: u64 = 4 << 20;
 
 impl Replica {
     /// An object has come, or changed, or has another place.
-    pub(crate) fn pins_look(&self, no: ObjectNo) {
-        if self.identity.lock().pins.list().is_empty() || bug(Bug::PinNotFollowed) {
+    pub(crate) fn queue_pinned(&self, no: ObjectNo) {
+        if self.identity().pins.as_slice().is_empty() || bug(Bug::PinNotFollowed) {
             return;
         }
-        let mut queue = self.pinning.queue.lock();
+        let mut queue = self.pinning().queue.lock();
         if queue.objects.len() < QUEUE_MAX {
             queue.objects.insert(no);
         } else {
             queue.all = true;
         }
         drop(queue);
-        self.pinning.changed.notify_all();
+        self.pinning().changed.notify_all();
     }
 
     /// An object has taken the name of another, which is no more, or another number: it takes over
     /// its pin.
-    pub(crate) fn pin_succeeds(&self, old: ObjectNo, new: ObjectNo) {
-        if self.identity.lock().pins.has(old) {
-            self.pinning.queue.lock().successors.push((old, new));
+    pub(crate) fn hand_on_pin(&self, old: ObjectNo, new: ObjectNo) {
+        if self.identity().pins.contains(old) {
+            self.pinning().queue.lock().successors.push((old, new));
         }
-        self.pins_look(new);
+        self.queue_pinned(new);
     }
 
     pub(super) fn stop_pinning(&self) {
-        self.pinning.queue.lock().stop = true;
-        self.pinning.changed.notify_all();
+        self.pinning().queue.lock().stop = true;
+        self.pinning().changed.notify_all();
     }
 }
 
 impl Replica {
     /// Pins are given on to those who took over names; holds no lock.
-    pub(crate) fn pass_pins_on(&self) -> Result<(), StoreError> {
-        let successors = std::mem::take(&mut self.pinning.queue.lock().successors);
+    pub(crate) fn apply_pin_successions(&self) -> Result<(), StoreError> {
+        let successors = std::mem::take(&mut self.pinning().queue.lock().successors);
         for (old, new) in successors {
             if self.store().names(old).is_ok_and(|names| !names.is_empty()) {
                 // It has other names, and is pinned still.
                 continue;
             }
-            self.identify(|identity| {
-                identity.pins.retain(|no| no != old);
+            self.update_identity(|identity| {
+                identity.pins.retain_only(|no| no != old);
                 identity.pins.insert(new);
             })?;
         }
@@ -77,7 +77,7 @@ impl Replica {
 
     /// Returns what an object is pinned by: itself, or a directory above it.
     pub(super) fn pinned_by(&self, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
-        let is_pinned = self.identity.lock().pins.has(no);
+        let is_pinned = self.identity().pins.contains(no);
         if is_pinned {
             Ok(Some(no))
         } else {
@@ -87,13 +87,13 @@ impl Replica {
 
     /// The highest directory above an object that is pinned.
     fn pinned_above(&self, no: ObjectNo) -> Result<Option<ObjectNo>, StoreError> {
-        let pins = self.identity.lock().pins;
-        if pins.list().is_empty() {
+        let pins = self.identity().pins;
+        if pins.as_slice().is_empty() {
             return Ok(None);
         }
         let (mut above, mut known, mut found) = (vec![no], HashSet::new(), None);
         while let Some(at) = above.pop() {
-            if at != no && pins.has(at) {
+            if at != no && pins.contains(at) {
                 found = Some(at);
             }
             if known.insert(at) && at != ObjectNo::ROOT {
@@ -111,21 +111,21 @@ impl Replica {
     ///
     /// # Errors
     /// [`PinRefused`]; then nothing is pinned.
-    pub fn pin(&self, no: ObjectNo) -> Result<Pinned, PinRefused> {
+    pub fn pin(&self, no: ObjectNo) -> Result<PinSummary, PinRefused> {
         self.store().attr(no)?;
-        let (mut done, mut new) = (Pinned::default(), HashSet::new());
+        let (mut done, mut new) = (PinSummary::default(), HashSet::new());
         let mut below = HashSet::new();
         for (no, kind, size) in self.subtree(no, true)? {
             below.insert(no);
             if kind == FileType::File && new.insert(no) {
                 done.files += 1;
                 done.bytes += size;
-                done.missing += self.note(no)?.absent.len();
+                done.missing += self.note_of(no)?.absent.byte_count();
             }
         }
-        let (pins, mut others) = (self.identity.lock().pins, 0);
+        let (pins, mut others) = (self.identity().pins, 0);
         let mut gone = HashSet::new();
-        for pin in pins.list() {
+        for pin in pins.as_slice() {
             match self.subtree(*pin, false) {
                 Err(FsError::Stale) => drop(gone.insert(*pin)),
                 found => {
@@ -148,16 +148,16 @@ impl Replica {
             });
         }
         let mut is_in = false;
-        self.identify(|identity| {
+        self.update_identity(|identity| {
             identity
                 .pins
-                .retain(|pin| !gone.contains(&pin) && !below.contains(&pin));
+                .retain_only(|pin| !gone.contains(&pin) && !below.contains(&pin));
             is_in = identity.pins.insert(no);
         })?;
         if !is_in {
             return Err(PinRefused::TooMany);
         }
-        self.pins_look(no);
+        self.queue_pinned(no);
         Ok(done)
     }
 
@@ -166,49 +166,50 @@ impl Replica {
     ///
     /// # Errors
     /// [`PinRefused`].
-    pub fn free(&self, no: ObjectNo) -> Result<Freed, PinRefused> {
+    pub fn free(&self, no: ObjectNo) -> Result<FreedContent, PinRefused> {
         self.store().attr(no)?;
         if let Some(above) = self.pinned_above(no)? {
             return Err(PinRefused::Below(self.store().path_of(above)));
         }
         let all = self.subtree(no, false)?;
         let below: HashSet<ObjectNo> = all.iter().map(|(no, ..)| *no).collect();
-        self.identify(|identity| identity.pins.retain(|pin| !below.contains(&pin)))?;
+        self.update_identity(|identity| identity.pins.retain_only(|pin| !below.contains(&pin)))?;
         self.connect()?;
         let files: BTreeSet<ObjectNo> = all
             .into_iter()
             .filter(|(_, kind, _)| *kind == FileType::File)
             .map(|(no, ..)| no)
             .collect();
-        let (files, mut freed) = (Vec::from_iter(files), Freed::default());
+        let (files, mut freed) = (Vec::from_iter(files), FreedContent::default());
         for files in files.chunks(WANTS_MAX) {
             self.free_some(files, &mut freed)?;
         }
         Ok(freed)
     }
 
-    fn free_some(&self, files: &[ObjectNo], freed: &mut Freed) -> Result<(), SyncError> {
+    fn free_some(&self, files: &[ObjectNo], freed: &mut FreedContent) -> Result<(), SyncError> {
         let mut here = Vec::new();
         for no in files {
             match self.store().attr(*no) {
                 Err(StoreError::NotFound(_)) => {}
                 // All of a file may be in its inode.
-                attr => here.extend((self.note(*no)?.absent.len() < attr?.size).then_some(*no)),
+                attr => here
+                    .extend((self.note_of(*no)?.absent.byte_count() < attr?.size).then_some(*no)),
             }
         }
         let (mut asked, mut stay) = (Vec::new(), Vec::new());
         for no in here {
-            if is_servers(&self.note(no)?) {
+            if is_at_server(&self.note_of(no)?) {
                 asked.push(no)
             } else {
                 stay.push(no)
             }
         }
-        let applying = self.apply()?;
-        if self.identity.lock().announce != 0 {
+        let applying = self.lock_applying()?;
+        if self.identity().announce != 0 {
             stay.extend(&asked);
         } else if !asked.is_empty() {
-            for (no, version) in asked.iter().zip(self.look_at(&asked)?) {
+            for (no, version) in asked.iter().zip(self.versions_at_server(&asked)?) {
                 let bytes =
                     version.map_or(Ok(None), |version| self.evict_one(*no, &version, true))?;
                 match bytes {
@@ -229,15 +230,15 @@ impl Replica {
     }
 
     /// How what is pinned stands.
-    pub(super) fn pins_shown(&self) -> PinsShown {
-        let pins = self.identity.lock().pins;
-        let queue = self.pinning.queue.lock();
+    pub(super) fn pin_status(&self) -> PinStatus {
+        let pins = self.identity().pins;
+        let queue = self.pinning().queue.lock();
         let is_coming = queue.all || queue.is_busy || !queue.objects.is_empty();
         let trouble = queue.trouble.clone();
         drop(queue);
-        PinsShown {
+        PinStatus {
             paths: pins
-                .list()
+                .as_slice()
                 .iter()
                 .map(|no| self.store().path_of(*no))
                 .collect(),
@@ -249,7 +250,7 @@ impl Replica {
     /// Fetches what is pinned and not here.
     pub(super) fn fetch_pinned(&self) -> Result<(), FsError> {
         let (all, objects) = {
-            let mut queue = self.pinning.queue.lock();
+            let mut queue = self.pinning().queue.lock();
             queue.is_busy = queue.all || !queue.objects.is_empty();
             (
                 std::mem::take(&mut queue.all),
@@ -260,12 +261,12 @@ impl Replica {
             return Ok(());
         }
         let tops = if all {
-            self.identity.lock().pins.list().to_vec()
+            self.identity().pins.as_slice().to_vec()
         } else {
             Vec::from_iter(objects)
         };
         let fetched = tops.into_iter().try_for_each(|no| self.fetch_below(no));
-        let mut queue = self.pinning.queue.lock();
+        let mut queue = self.pinning().queue.lock();
         queue.is_busy = false;
         match &fetched {
             Ok(()) => queue.trouble = None,
@@ -294,11 +295,12 @@ impl Replica {
         for (no, kind, size) in found {
             let mut at = 0;
             while kind == FileType::File && at < size {
-                let Some((first, _)) = self.note(no)?.absent.within(at, size).iter().next() else {
+                let Some((first, _)) = self.note_of(no)?.absent.clipped_to(at, size).iter().next()
+                else {
                     break;
                 };
                 at = size.min(first + STEP);
-                match self.present(no, first, at) {
+                match self.ensure_present(no, first, at) {
                     Err(FsError::Stale | FsError::NotFound) => break,
                     done => done?,
                 }
@@ -314,11 +316,11 @@ pub(super) fn run(replica: &Replica) {
     let mut wait: Option<Duration> = None;
     loop {
         {
-            let mut queue = replica.pinning.queue.lock();
+            let mut queue = replica.pinning().queue.lock();
             match wait {
                 Some(time) => {
                     replica
-                        .pinning
+                        .pinning()
                         .changed
                         .wait_while_for(&mut queue, |queue| !queue.stop, time);
                 }
@@ -326,7 +328,7 @@ pub(super) fn run(replica: &Replica) {
                     let is_idle = |queue: &mut PinQueue| {
                         !queue.stop && !queue.all && queue.objects.is_empty()
                     };
-                    replica.pinning.changed.wait_while(&mut queue, is_idle);
+                    replica.pinning().changed.wait_while(&mut queue, is_idle);
                 }
             }
             if queue.stop {

@@ -12,52 +12,43 @@
 //!    keeps that, has all of them.
 
 use super::committed::CommittedBatch;
-use super::install::is_number;
-use super::kept::KeptTold;
-use super::{Identity, Replica, SyncError, unexpected};
+use super::install::is_replicated_number;
+use super::news::Since;
+use super::{Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use teal_log::StoreError;
-use teal_proto::{Change, Pulled, RefusalCode, Refused, Reply, Request};
-use teal_types::{CommitSeq, Link, ObjectNo, Version};
+use teal_proto::{
+    ClientRequest, PulledChanges, PulledObject, RefusalCode, RefusalReply, ServerReply,
+};
+use teal_types::{CommitSeq, HardLink, ObjectNo, ObjectVersion};
 
 /// Directories whose attributes come after all else, at most; more come in their turn.
 const LATER_MAX: usize = 4096;
 
 /// What is installed when all the rest of an answer is.
 #[derive(Debug, Default)]
-struct Later {
+struct DeferredInstalls {
     gone: Vec<ObjectNo>,
-    dirs: Vec<Version>,
-}
-
-/// From where on the server is asked for news.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Since {
-    at: CommitSeq,
-    digest: [u8; 32],
-    /// What the server has been told of what is kept here.
-    filter: u64,
+    dirs: Vec<ObjectVersion>,
 }
 
 impl Replica {
     /// How far there is nothing new here: beyond the position, if nothing behind it concerns this
     /// replica.
-    fn since(&self) -> Since {
-        let Identity { seen, digest, .. } = *self.identity.lock();
-        let quiet = self.quiet.lock().filter(|(from, ..)| *from == seen);
-        let (at, digest) = quiet.map_or((seen, digest), |(_, to, digest)| (to, digest));
-        Since {
-            at,
-            digest,
-            filter: self.told.lock().filter(),
-        }
+    fn pull_start(&self) -> Since {
+        self.news().since(&self.identity())
     }
 
-    fn pull(&self, since: &Since, after: Option<(ObjectNo, CommitSeq)>, wait_ms: u32) -> Request {
+    fn pull_request(
+        &self,
+        since: &Since,
+        after: Option<(ObjectNo, CommitSeq)>,
+        wait_ms: u32,
+    ) -> ClientRequest {
         let Since { at, digest, filter } = *since;
-        let incarnation = self.identity.lock().incarnation;
-        Request::Pull {
+        let incarnation = self.identity().incarnation;
+        ClientRequest::Pull {
             incarnation,
             since: at,
             digest,
@@ -70,16 +61,16 @@ impl Replica {
     /// Checks whether all batches of this life in history are of this store. If not, what a copy of
     /// it has made may have numbers of the same lease as what is new here: nothing is installed
     /// before the server has given this one another life.
-    fn check_author(&self, pulled: &Pulled) -> Result<(), Refused> {
-        if pulled.acknowledged <= self.identity.lock().batch || bug(Bug::CopyUnnoticed) {
+    fn check_author(&self, pulled: &PulledChanges) -> Result<(), RefusalReply> {
+        if pulled.acknowledged <= self.identity().batch || bug(Bug::CopyUnnoticed) {
             return Ok(());
         }
-        self.state.lock().is_connected = false;
+        self.state().set_disconnected();
         let words = format!(
             "batch {} of this device was made by a copy of this store",
             pulled.acknowledged
         );
-        Err(Refused {
+        Err(RefusalReply {
             code: RefusalCode::Cloned,
             words,
         })
@@ -87,69 +78,59 @@ impl Replica {
 }
 
 impl Replica {
-    /// What was asked with one filter was answered with another: the server does not know what is
-    /// kept here.
-    fn heard_with(&self, since: &Since, filter: u64) {
-        if since.filter != filter {
-            *self.told.lock() = KeptTold::Nothing;
-        }
-    }
-}
-
-impl Replica {
     /// Brings the position up to the server's newest commit.
     pub(crate) fn catch_up(&self) -> Result<(), SyncError> {
-        let _applying = self.apply()?;
+        let _applying = self.lock_applying()?;
         self.pull_all(None)
     }
 
     /// The same, under `applying`.
     pub(crate) fn pull_all(&self, committed: Option<CommittedBatch>) -> Result<(), SyncError> {
         loop {
-            let since = self.since();
-            let request = self.pull(&since, None, 0);
-            let Reply::Pulled(first) = self.ask(&request)? else {
+            let since = self.pull_start();
+            let request = self.pull_request(&since, None, 0);
+            let ServerReply::Pulled(first) = self.ask_server(&request)? else {
                 return Err(unexpected("to a pull").into());
             };
             if first.to <= since.at {
-                self.state.lock().is_live = first.is_live;
-                if since.at > self.seen() {
-                    self.identify(|identity| identity.come_to(since.at, since.digest))?;
+                self.state().set_live(first.is_live);
+                if since.at > self.position() {
+                    self.update_identity(|identity| identity.set_position(since.at, since.digest))?;
                 }
                 return Ok(());
             }
-            self.take_in(&since, first, committed)?;
+            self.install_answer(&since, first, committed)?;
         }
     }
 
     /// Installs one answer with all its continuations, and moves the position; under `applying`.
-    pub(crate) fn take_in(
+    pub(crate) fn install_answer(
         &self,
         since: &Since,
-        first: Pulled,
+        first: PulledChanges,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
         self.check_author(&first)?;
         let (to, digest, is_live) = (first.to, first.digest, first.is_live);
-        let mut later = Later::default();
+        let mut later = DeferredInstalls::default();
         let mut more = first.more;
         let mut changes = first.changes;
-        self.heard_with(since, first.filter);
+        self.news().heard_with(since, first.filter);
         if bug(Bug::PositionTooEarly) {
-            self.identify(|identity| identity.come_to(to, digest))?;
-            self.volume.sync()?;
+            self.update_identity(|identity| identity.set_position(to, digest))?;
+            self.volume().sync()?;
         }
         if bug(Bug::NewsSkipped)
             && since.at > CommitSeq::default()
-            && self.counters.pulls.load(Ordering::Relaxed) == 0
+            && self.counters().pulls.load(Ordering::Relaxed) == 0
         {
             changes.clear();
         }
         loop {
-            self.install(changes, committed, &mut later)?;
+            self.install_changes(changes, committed, &mut later)?;
             let Some(after) = more else { break };
-            let request = self.pull(since, Some((after, to)), 0);
-            let Reply::Pulled(next) = self.ask(&request)? else {
+            let request = self.pull_request(since, Some((after, to)), 0);
+            let ServerReply::Pulled(next) = self.ask_server(&request)? else {
                 return Err(unexpected("to a pull").into());
             };
             (more, changes) = (next.more, next.changes);
@@ -160,80 +141,85 @@ impl Replica {
             .iter()
             .try_for_each(|version| self.install_or_hold(version, None, committed))?;
         // Whoever sees this position finds the kernel's sizes as they are at it.
-        self.volume
+        self.volume()
             .invalidations()
             .wait_until_heard(super::engine::HEARD_WITHIN);
-        self.identify(|identity| identity.come_to(to, digest))?;
-        self.state.lock().is_live = is_live;
-        self.counters.pulls.fetch_add(1, Ordering::Relaxed);
+        self.update_identity(|identity| identity.set_position(to, digest))?;
+        self.state().set_live(is_live);
+        self.counters().pulls.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Asks the server for what has changed and waits for it, for about `wait`; installs it.
     pub(crate) fn poll(&self) -> Result<(), SyncError> {
-        let since = self.since();
-        let wait = self.options.keep_alive;
+        let since = self.pull_start();
+        let wait = self.options().keep_alive;
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
-        let request = self.pull(&since, None, wait_ms);
-        let Reply::Pulled(first) = self.call(&request, wait + self.options.deadline)? else {
+        let request = self.pull_request(&since, None, wait_ms);
+        let ServerReply::Pulled(first) =
+            self.call_server(&request, wait + self.options().deadline)?
+        else {
             return Err(unexpected("to a pull").into());
         };
-        let _applying = self.apply()?;
-        self.state.lock().is_live = first.is_live;
+        let _applying = self.lock_applying()?;
+        self.state().set_live(first.is_live);
         // A batch of our own may have committed meanwhile: whoever sent it knows its place, and
         // pulls it itself.
-        let flies = self.identity.lock().parts > 0;
-        if first.to <= since.at || self.since() != since || flies {
+        let flies = self.identity().parts > 0;
+        if first.to <= since.at || self.pull_start() != since || flies {
             return Ok(());
         }
         if first.changes.is_empty() {
             // Nothing is written for what others do elsewhere.
             self.check_author(&first)?;
-            self.heard_with(&since, first.filter);
-            *self.quiet.lock() = Some((self.seen(), first.to, first.digest));
+            self.news().heard_with(&since, first.filter);
+            self.news()
+                .set_quiet(self.position(), first.to, first.digest);
             return Ok(());
         }
-        self.take_in(&since, first, None)
+        self.install_answer(&since, first, None)
     }
 
-    fn install(
+    fn install_changes(
         &self,
-        changes: Vec<Change>,
+        changes: Vec<PulledObject>,
         committed: Option<CommittedBatch>,
-        later: &mut Later,
+        later: &mut DeferredInstalls,
     ) -> Result<(), SyncError> {
         for change in changes {
             match change {
-                Change::Is { version, .. }
+                PulledObject::Is { version, .. }
                     if later.dirs.len() < LATER_MAX
                         && self.has_same_names(&version).unwrap_or(false) =>
                 {
                     later.dirs.push(*version);
                 }
-                Change::Is { version, ranges } => {
+                PulledObject::Is { version, ranges } => {
                     self.install_or_hold(&version, ranges.as_deref(), committed)?
                 }
-                Change::Gone { object } if !is_number(object) || object == ObjectNo::ROOT => {
+                PulledObject::Gone { object }
+                    if !is_replicated_number(object) || object == ObjectNo::ROOT =>
+                {
                     return Err(unexpected("an end of what cannot end").into());
                 }
-                Change::Gone { object } => later.gone.push(object),
+                PulledObject::Gone { object } => later.gone.push(object),
             }
         }
         Ok(())
     }
 
     /// Returns whether it is a directory that is here, as the server has it, where it is.
-    fn has_same_names(&self, version: &Version) -> Result<bool, SyncError> {
-        if !version.kind.is_dir() || !is_number(version.object) {
+    fn has_same_names(&self, version: &ObjectVersion) -> Result<bool, SyncError> {
+        if !version.kind.is_dir() || !is_replicated_number(version.object) {
             return Ok(false);
         }
         let names = match self.store().names(version.object) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             names => names?,
         };
-        let note = self.note(version.object)?;
+        let note = self.note_of(version.object)?;
         let is_theirs = !note.is_ours() && note.in_flight.is_none() && !note.needs_look;
-        let is_there = |(dir, name): (ObjectNo, _)| version.links.contains(&Link { dir, name });
+        let is_there = |(dir, name): (ObjectNo, _)| version.links.contains(&HardLink { dir, name });
         Ok(is_theirs && names.len() == version.links.len() && names.into_iter().all(is_there))
     }
 }

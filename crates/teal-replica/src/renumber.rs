@@ -6,10 +6,10 @@
 //!    names and attributes; nothing of them is lost, and nothing is taken for what the other life
 //!    made. The kernel forgets what it knows under the old numbers.
 
-use super::{Note, Replica, SyncError};
+use super::{ObjectNote, Replica, SyncError};
 use std::ops::ControlFlow;
-use teal_log::{Cost, NewObject, SetAttr, StoreError};
-use teal_types::ranges::Ranges;
+use teal_log::{AttributeChanges, Cost, NewObject, StoreError};
+use teal_types::ranges::ByteRanges;
 use teal_types::{FileType, LEASE, Name, ObjectNo};
 use teal_volume::Invalidation;
 
@@ -27,13 +27,13 @@ impl Replica {
             if no.get() >= last {
                 return ControlFlow::Break(());
             }
-            if Note::summary(head).is_dirty {
+            if ObjectNote::summary(head).is_dirty {
                 new.push(no);
             }
             ControlFlow::Continue(())
         })?;
         for no in new {
-            if self.note(no)?.dirty.created {
+            if self.note_of(no)?.dirty.created {
                 self.renumber_one(no)?;
             }
         }
@@ -42,14 +42,14 @@ impl Replica {
 
     /// Makes an object a new one, which the server has never heard of.
     pub(crate) fn renumber_one(&self, old: ObjectNo) -> Result<(), SyncError> {
-        let _names = self.volume.own_namespace();
+        let _names = self.volume().own_namespace();
         // Nothing is written to the old one that the new one would not have.
-        let _content = self.content_lock(old).write();
+        let _content = self.residency_lock(old).write();
         let attr = match self.store().attr(old) {
             Err(StoreError::NotFound(_)) => return Ok(()),
             attr => attr?,
         };
-        let new = self.twin(old)?;
+        let new = self.create_twin(old)?;
         if attr.kind == FileType::File {
             self.copy_all(old, new, attr.size)?;
         }
@@ -62,7 +62,8 @@ impl Replica {
         }
         // What is in a directory moves one by one; until the last step the old one keeps its name.
         for (name, child) in below {
-            let op = self.begin(self.volume.cost_of_names(Cost::rename(), &[child])?)?;
+            let op =
+                self.begin_operation(self.volume().cost_of_names(Cost::rename(), &[child])?)?;
             let mut locked = op.lock(&[old, new, child])?;
             locked.remove_entry(old, &name)?;
             locked.insert_entry(new, &name, child)?;
@@ -70,8 +71,8 @@ impl Replica {
         let names = self.store().names(old)?;
         let dirs: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).collect();
         let moved = Cost::rename().with_objects(dirs.len() as u64);
-        let cost = self.volume.cost_of_names(moved, &[old])?.with_note(64);
-        let op = self.begin(cost)?;
+        let cost = self.volume().cost_of_names(moved, &[old])?.with_note(64);
+        let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[&dirs[..], &[old, new]].concat())?;
         locked.set_orphan(new, names.is_empty())?;
         let mut told = vec![Invalidation::Data(old, 0, 0)];
@@ -82,23 +83,23 @@ impl Replica {
             told.push(Invalidation::Data(dir, 0, 0));
         }
         // The other life's object of this number is another one.
-        self.set_note(&locked, old, &Note::default())?;
-        locked.free(old)?;
+        self.set_note(&locked, old, &ObjectNote::default())?;
+        locked.free_object(old)?;
         drop(locked);
         drop(op);
         told.into_iter()
-            .for_each(|what| self.volume.invalidations().tell(what));
-        self.pin_succeeds(old, new);
-        Ok(self.pass_pins_on()?)
+            .for_each(|what| self.volume().invalidations().tell(what));
+        self.hand_on_pin(old, new);
+        Ok(self.apply_pin_successions()?)
     }
 
     /// A new object that is as the old one, but for content and names.
-    fn twin(&self, old: ObjectNo) -> Result<ObjectNo, SyncError> {
+    fn create_twin(&self, old: ObjectNo) -> Result<ObjectNo, SyncError> {
         let cost = Cost::create()
             .with_objects(1)
             .with_head(self.store().head_bytes(old)?)
             .with_note(64);
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[old])?;
         let attr = locked.attr(old);
         let no = self.next_number(&locked)?;
@@ -125,15 +126,15 @@ impl Replica {
         let (atime, mtime, ctime) = (Some(attr.atime), Some(attr.mtime), Some(attr.ctime));
         locked.set_attr(
             no,
-            SetAttr {
+            AttributeChanges {
                 atime,
                 mtime,
                 ctime,
-                ..SetAttr::default()
+                ..AttributeChanges::default()
             },
         );
         locked.set_orphan(no, true)?;
-        let mut note = Note::default();
+        let mut note = ObjectNote::default();
         note.dirty.created = true;
         self.set_note(&locked, no, &note)?;
         Ok(no)
@@ -148,23 +149,23 @@ impl Replica {
             .filter(|data| *data < size)
         {
             let bytes = self.store().read(old, data, STEP)?;
-            let op = self.begin(Cost::write(bytes.len() as u64).with_head(head))?;
+            let op = self.begin_operation(Cost::write(bytes.len() as u64).with_head(head))?;
             op.lock(&[new])?.write(new, data, &bytes)?;
             at = data + bytes.len().max(1) as u64;
         }
-        let op = self.begin(Cost::write(0).with_head(head))?;
+        let op = self.begin_operation(Cost::write(0).with_head(head))?;
         let mut locked = op.lock(&[old, new])?;
         locked.truncate(new, size)?;
         let attr = locked.attr(old);
         locked.set_attr(
             new,
-            SetAttr {
+            AttributeChanges {
                 mtime: Some(attr.mtime),
                 ctime: Some(attr.ctime),
-                ..SetAttr::default()
+                ..AttributeChanges::default()
             },
         );
-        debug_assert_eq!(self.note(new)?.absent, Ranges::default());
+        debug_assert_eq!(self.note_of(new)?.absent, ByteRanges::default());
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
 //! What operations ask of the replica: what is here, and that more of it come.
 
-use super::{Note, Replica};
+use super::{ObjectNote, Replica};
 use teal_log::StoreError;
-use teal_types::ranges::END;
-use teal_types::{Attr, FileType, ObjectNo, Ranges};
+use teal_types::ranges::CONTENT_END;
+use teal_types::{Attr, ByteRanges, FileType, ObjectNo};
 use teal_volume::{FsError, NearbyContent, RankedReadGuard, RankedWriteGuard, Residency};
 
 /// Asserts, in debug builds, that what a note says of the residency of an object fits the object.
-pub(super) fn check(note: &Note, attr: &Attr) {
+pub(super) fn check(note: &ObjectNote, attr: &Attr) {
     if cfg!(debug_assertions)
         && let Err(broken) = invariants(note, attr)
     {
@@ -16,7 +16,7 @@ pub(super) fn check(note: &Note, attr: &Attr) {
 }
 
 /// Returns the first invariant that does not hold.
-fn invariants(note: &Note, attr: &Attr) -> Result<(), &'static str> {
+fn invariants(note: &ObjectNote, attr: &Attr) -> Result<(), &'static str> {
     if note.unlisted && !attr.kind.is_dir() {
         return Err("only a directory has entries that are not here");
     }
@@ -26,7 +26,7 @@ fn invariants(note: &Note, attr: &Attr) -> Result<(), &'static str> {
     if attr.kind != FileType::File {
         return Err("only a file has content that is not here");
     }
-    if note.absent.touches(attr.size, END) {
+    if note.absent.overlaps(attr.size, CONTENT_END) {
         return Err("nothing is absent behind the end of a file");
     }
     if note.dirty.created {
@@ -40,16 +40,16 @@ impl Residency for Replica {
         Self::is_listed(self, dir)
     }
 
-    fn list(&self, dir: ObjectNo) -> Result<(), FsError> {
-        self.listed(dir)
+    fn make_listed(&self, dir: ObjectNo) -> Result<(), FsError> {
+        self.ensure_listed(dir)
     }
 
-    fn absent(&self, no: ObjectNo) -> Result<Ranges, StoreError> {
-        Ok(self.note(no)?.absent)
+    fn absent_ranges(&self, no: ObjectNo) -> Result<ByteRanges, StoreError> {
+        Ok(self.note_of(no)?.absent)
     }
 
     fn make_present(&self, no: ObjectNo, from: u64, to: u64) -> Result<(), FsError> {
-        self.present(no, from, to)
+        self.ensure_present(no, from, to)
     }
 
     fn read_nearby(
@@ -58,12 +58,12 @@ impl Residency for Replica {
         from: u64,
         to: u64,
     ) -> Result<Option<NearbyContent<'_>>, FsError> {
-        let Some((parts, fresh)) = self.read_fresh(attr, (from, to))? else {
+        let Some((parts, fresh)) = self.read_from_drive(attr, (from, to))? else {
             return Ok(None);
         };
         let no = attr.object;
         let keep = Box::new(move || {
-            if let Err(e) = self.enter(fresh) {
+            if let Err(e) = self.store_content(fresh) {
                 log::debug!("what was read of {no} is not kept: {e}");
             }
         });
@@ -71,15 +71,15 @@ impl Residency for Replica {
     }
 
     fn lock_for_reading(&self, no: ObjectNo) -> Option<RankedReadGuard<'_, ()>> {
-        Some(self.content_lock(no).read())
+        Some(self.residency_lock(no).read())
     }
 
     fn lock_for_changing(&self, no: ObjectNo) -> Option<RankedWriteGuard<'_, ()>> {
-        Some(self.content_lock(no).write())
+        Some(self.residency_lock(no).write())
     }
 
-    fn used(&self, no: ObjectNo, end: u64) {
-        self.uses(no, end);
+    fn note_read(&self, no: ObjectNo, end: u64) {
+        self.note_read(no, end);
     }
 
     fn make_space(&self, bytes: u64) {
@@ -115,10 +115,10 @@ mod tests {
         }
     }
 
-    fn absent(from: u64, to: u64) -> Note {
-        let mut note = Note {
+    fn absent(from: u64, to: u64) -> ObjectNote {
+        let mut note = ObjectNote {
             data_seq: CommitSeq::new(1),
-            ..Note::default()
+            ..ObjectNote::default()
         };
         note.absent.add(from, to);
         note
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn only_a_directory_is_unlisted() {
-        let note = Note {
+        let note = ObjectNote {
             unlisted: true,
-            ..Note::default()
+            ..ObjectNote::default()
         };
         assert_eq!(invariants(&note, &attr(FileType::Dir, 0)), Ok(()));
         assert!(invariants(&note, &attr(FileType::File, 0)).is_err());

@@ -10,15 +10,14 @@
 //!    [`BACKOFF_MAX`](super::backoff::BACKOFF_MAX).
 
 use super::backoff::Backoff;
-use super::fetch_ahead::{AT_ONCE, run_ahead};
-use super::flush::Flushed;
-use super::stuck::StuckWay;
+use super::flush::FlushOutcome;
+use super::prefetch::{AT_ONCE, run_ahead};
+use super::stuck::StuckDirection;
 use super::{Replica, SyncError};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
-use teal_proto::{RefusalCode, Request};
+use teal_proto::{ClientRequest, RefusalCode};
 use teal_volume::FsError;
 
 /// How often a flush begins again with a new life: copies of a store that are all at work take each
@@ -32,23 +31,19 @@ const GOODBYE: Duration = Duration::from_millis(500);
 impl Replica {
     /// Something is dirty from now on.
     pub(crate) fn becomes_dirty(&self, now: Duration) {
-        let mut state = self.state.lock();
-        if state.dirty_since.is_none() {
-            state.dirty_since = Some(now);
-            self.changed.notify_all();
-        }
+        self.state().becomes_dirty(now);
     }
 
     /// How long until a flush is due; `None`: until something changes.
     fn due_in(&self, now: Duration) -> Option<Duration> {
-        let state = self.state.lock();
-        let age = if state.is_live {
-            self.options.live_age
+        let (dirty_since, is_live) = self.state().dirty_since();
+        let age = if is_live {
+            self.options().live_age
         } else {
-            self.options.flush_age
+            self.options().flush_age
         };
-        let held = self.stuck.lock().due_in(StuckWay::Sending, now);
-        let Some(since) = state.dirty_since else {
+        let held = self.stuck().due_in(StuckDirection::Sending, now);
+        let Some(since) = dirty_since else {
             return held;
         };
         if self.is_filling() {
@@ -63,23 +58,10 @@ impl Replica {
         self.due_in(now).is_some_and(|wait| wait.is_zero())
     }
 
-    /// Waits for a change of the state, at most so long; `false` when it is time to stop.
-    fn wait(&self, at_most: Option<Duration>) -> bool {
-        let mut state = self.state.lock();
-        if !state.stop {
-            match at_most {
-                Some(time) => drop(self.changed.wait_for(&mut state, time)),
-                None => self.changed.wait(&mut state),
-            }
-        }
-        !state.stop
-    }
-
     /// Has the threads end.
     pub fn stop(&self) {
-        self.state.lock().stop = true;
-        self.changed.notify_all();
-        self.lookout.stop();
+        self.state().stop();
+        self.lookout().stop();
         self.stop_pinning();
     }
 }
@@ -93,9 +75,9 @@ impl Replica {
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
         self.connect()?;
         self.resolve_batch()?;
-        self.tell_kept()?;
+        self.announce_filter()?;
         self.catch_up()?;
-        self.look_again()?;
+        self.retry_uninstalled()?;
         self.flush_due()?;
         self.fetch_due_ahead()?;
         // What does not work is kept in mind there.
@@ -106,8 +88,8 @@ impl Replica {
     fn flush_due(&self) -> Result<(), SyncError> {
         while self.is_due(self.monotonic()) {
             // What does not fit into one batch, or is sent by itself, goes at once.
-            while self.flush_once()? == Flushed::Components {}
-            self.look_again()?;
+            while self.flush_once()? == FlushOutcome::Partial {}
+            self.retry_uninstalled()?;
         }
         Ok(())
     }
@@ -118,12 +100,12 @@ impl Replica {
     /// What [lies with the server](FsError::into_words_of_server): [`FsError::Stuck`] when all else
     /// has gone, [`FsError::Unreachable`] and others when nothing has; or what the store met.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
-        self.stuck.lock().try_all();
+        self.stuck().retry_all_now();
         let (mut lives, mut greetings) = (0, 0);
         loop {
             let flushed = self.connect().and_then(|()| self.flush_once());
             match flushed {
-                Ok(Flushed::Components) => {}
+                Ok(FlushOutcome::Partial) => {}
                 Ok(_) => break,
                 // A copy of this store has gone on meanwhile: it gets a new life, and sends again.
                 Err(SyncError::Upstream(UpstreamError::Refused(refused)))
@@ -140,8 +122,8 @@ impl Replica {
                 Err(e) => return Err(e.into()),
             }
         }
-        self.look_again()?;
-        let stuck = self.stuck.lock().words();
+        self.retry_uninstalled()?;
+        let stuck = self.stuck().error_text();
         stuck.map_or(Ok(()), |words| Err(FsError::Stuck(words)))
     }
 
@@ -150,7 +132,7 @@ impl Replica {
     /// # Errors
     /// [`FsError::OnlyHere`] when it cannot be asked, or does not take it in time; asking again tries again.
     pub fn sync_remote(&self) -> Result<(), FsError> {
-        if !self.options.sync_remote {
+        if !self.options().sync_remote {
             return Ok(());
         }
         self.flush_upstream().map_err(|e| {
@@ -161,18 +143,16 @@ impl Replica {
 
     /// Tells the server, if it can be asked, that others need not count on this replica any more.
     pub fn say_goodbye(&self) {
-        let is_there = {
-            let state = self.state.lock();
-            state.is_connected && state.trouble.is_none()
-        };
-        if is_there && let Err(e) = self.call(&Request::Bye, GOODBYE) {
+        if self.state().is_there()
+            && let Err(e) = self.call_server(&ClientRequest::Bye, GOODBYE)
+        {
             log::debug!("no goodbye: {e}");
         }
     }
 
     /// Starts the threads that talk to the server.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        self.has_threads.store(true, Ordering::Release);
+        self.set_has_threads();
         let start = |name: &str, run: fn(&Self)| {
             let replica = Arc::clone(self);
             std::thread::Builder::new()
@@ -197,7 +177,7 @@ impl Replica {
 fn run_flush(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut wait = Some(Duration::ZERO);
-    while replica.wait(wait) {
+    while replica.state().wait(wait) {
         wait = replica.due_in(replica.monotonic());
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
@@ -219,16 +199,16 @@ fn run_flush(replica: &Replica) {
 fn run_pull(replica: &Replica) {
     let mut backoff = Backoff::default();
     let mut said = String::new();
-    replica.state.lock().has_puller = true;
+    replica.state().begin_pulling();
     loop {
         let polled = replica.connect().and_then(|()| replica.resolve_batch());
         let polled = polled
-            .and_then(|()| replica.tell_kept())
+            .and_then(|()| replica.announce_filter())
             .and_then(|()| replica.poll());
-        let polled = polled.and_then(|()| replica.look_again());
+        let polled = polled.and_then(|()| replica.retry_uninstalled());
         let wait = match polled {
             Ok(()) => {
-                replica.look_after_drives();
+                replica.check_drives_with_news();
                 if !said.is_empty() {
                     log::info!("the server is there again");
                     said.clear();
@@ -245,20 +225,8 @@ fn run_pull(replica: &Replica) {
                 backoff.next()
             }
         };
-        if replica.state.lock().stop || (!wait.is_zero() && !replica.pause(wait)) {
+        if replica.state().is_stopping() || (!wait.is_zero() && !replica.state().pause(wait)) {
             return;
         }
-    }
-}
-
-impl Replica {
-    /// Sleeps so long, whatever changes, unless somebody needs the server; `false` when it is time
-    /// to stop.
-    fn pause(&self, time: Duration) -> bool {
-        let mut state = self.state.lock();
-        self.changed
-            .wait_while_for(&mut state, |state| !state.stop && !state.probe, time);
-        state.probe = false;
-        !state.stop
     }
 }

@@ -1,16 +1,16 @@
 //! What is only here, what the server was asked, and whether it can be.
 
-use super::trouble::{Trouble, TroubleKind};
-use super::{PinsShown, Replica, StuckObject, SyncError, unexpected};
+use super::reach::Reach;
+use super::{PinStatus, Replica, StuckObject, SyncError, unexpected};
 use std::ops::ControlFlow;
 use std::time::Duration;
-use teal_proto::{ConflictNote, REQUEST_KINDS, Reply, Request};
+use teal_proto::{ClientRequest, ConflictNote, REQUEST_KINDS, ServerReply};
 use teal_types::{Author, CommitSeq, ObjectNo};
 use teal_volume::FsError;
 
 /// Whether the server can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Link {
+pub enum ServerConnection {
     /// As far as known.
     Up,
     /// Not now.
@@ -29,7 +29,7 @@ pub enum Link {
 
 /// What the server of a volume lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unsent {
+pub struct UnsentTotals {
     /// Objects of which something is only here.
     pub objects: u64,
     /// Bytes of content among that, at most.
@@ -51,7 +51,7 @@ pub struct UpstreamStatus {
     /// Bytes of content among that, at most.
     pub only_here_bytes: u64,
     /// Whether the server can be asked.
-    pub link: Link,
+    pub connection: ServerConnection,
     /// Why the server, though it answers, does not take what it is sent.
     pub stuck: Option<String>,
     /// What is held back, one way or the other, and how many there are in all.
@@ -65,7 +65,7 @@ pub struct UpstreamStatus {
     /// Not all that is here has been told to a new server, or compared with one that was restored.
     pub announcing: bool,
     /// What is always to be here.
-    pub pins: PinsShown,
+    pub pins: PinStatus,
     /// Figures by name.
     pub counts: Vec<(&'static str, u64)>,
     /// Requests made of the server, by [`REQUEST_KINDS`].
@@ -80,35 +80,35 @@ impl Replica {
     pub fn upstream_status(&self) -> Result<UpstreamStatus, FsError> {
         let now = self.monotonic();
         let (only_here, only_here_bytes) = self.only_here()?;
-        let pins = self.pins_shown();
-        let identity = *self.identity.lock();
-        let stuck_objects = self.stuck.lock().shown();
-        let state = self.state.lock();
-        let link = match &state.trouble {
-            None => Link::Up,
-            Some(Trouble { kind, why, since }) => match kind {
-                TroubleKind::Denied => Link::Denied { why: why.clone() },
-                TroubleKind::Away | TroubleKind::Silent => Link::Down {
-                    why: why.clone(),
-                    since: now.saturating_sub(*since),
-                },
+        let pins = self.pin_status();
+        let identity = self.identity();
+        let stuck_objects = self.stuck().report();
+        let link = match self.state().reach() {
+            Reach::Denied { why } => ServerConnection::Denied { why },
+            Reach::Down { why, since, .. } => ServerConnection::Down {
+                why,
+                since: now.saturating_sub(since),
             },
+            Reach::Up => ServerConnection::Up,
         };
         Ok(UpstreamStatus {
             author: identity.author(),
             seen: identity.seen,
             only_here,
             only_here_bytes,
-            link,
-            stuck: state.stuck.clone(),
+            connection: link,
+            stuck: self.state().refusal(),
             stuck_objects,
-            is_connected: state.is_connected,
-            is_live: state.is_live,
-            last_flush: state.last_flush.map(|then| now.saturating_sub(then)),
+            is_connected: self.state().is_connected(),
+            is_live: self.state().is_live(),
+            last_flush: self
+                .state()
+                .last_flush()
+                .map(|then| now.saturating_sub(then)),
             announcing: identity.announce != 0 || identity.offer != 0,
             pins,
-            counts: self.counters.list(),
-            requests: self.counters.requests(),
+            counts: self.counters().list(),
+            requests: self.counters().requests(),
         })
     }
 
@@ -116,10 +116,10 @@ impl Replica {
     ///
     /// # Errors
     /// What reading the notes met.
-    pub fn left_to_send(&self) -> Result<Unsent, FsError> {
+    pub fn left_to_send(&self) -> Result<UnsentTotals, FsError> {
         let (objects, bytes) = self.only_here()?;
-        let identity = *self.identity.lock();
-        Ok(Unsent {
+        let identity = self.identity();
+        Ok(UnsentTotals {
             objects,
             bytes,
             announcing: identity.announce != 0 || identity.offer != 0,
@@ -129,18 +129,18 @@ impl Replica {
     /// The conflicts of the volume that nobody has resolved.
     ///
     /// # Errors
-    /// What [lies with the server](FsError::into_words_of_server), such as [`FsError::Unreachable`].
-    pub fn conflicts(&self) -> Result<Vec<ConflictNote>, FsError> {
+    /// [`FsError::Unreachable`].
+    pub fn unresolved_conflicts(&self) -> Result<Vec<ConflictNote>, FsError> {
         self.connect()?;
         let mut found: Vec<ConflictNote> = Vec::new();
         loop {
             let after = found.last().map_or(0, |note| note.id);
             let asked = self
-                .ask(&Request::Conflicts { after })
+                .ask_server(&ClientRequest::Conflicts { after })
                 .map_err(SyncError::from)?;
             match asked {
-                Reply::Conflicts(more) if more.is_empty() => return Ok(found),
-                Reply::Conflicts(more) => found.extend(more),
+                ServerReply::Conflicts(more) if more.is_empty() => return Ok(found),
+                ServerReply::Conflicts(more) => found.extend(more),
                 _ => return Err(SyncError::from(unexpected("to conflicts")).into()),
             }
         }
@@ -155,7 +155,7 @@ impl Replica {
             Ok(()) | Err(FsError::Stuck(_)) => {}
             Err(e) => return Err(e),
         }
-        self.ask(&Request::Resolve { conflict })
+        self.ask_server(&ClientRequest::Resolve { conflict })
             .map_err(SyncError::from)?;
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Replica {
     pub(crate) fn only_here(&self) -> Result<(u64, u64), FsError> {
         let mut ours = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            if super::Note::summary(head).is_ours() {
+            if super::ObjectNote::summary(head).is_ours() {
                 ours.push(no);
             }
             ControlFlow::Continue(())
@@ -180,14 +180,16 @@ impl Replica {
         let Ok(attr) = self.store().attr(no) else {
             return Ok(0);
         };
-        let note = self.note(no)?;
+        let note = self.note_of(no)?;
         if self.store().names(no)?.is_empty() && no != ObjectNo::ROOT {
             // What has no name is not for the server.
             return Ok(0);
         }
         let parts = [
             Some(&note.dirty),
-            note.in_flight.as_ref().map(|in_flight| &in_flight.part),
+            note.in_flight
+                .as_ref()
+                .map(|in_flight| &in_flight.components),
         ];
         if parts.into_iter().flatten().any(|part| part.created) {
             return Ok(attr.size);

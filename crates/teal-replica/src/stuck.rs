@@ -25,11 +25,11 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The most objects that are listed for people, and the most that an error of a flush names.
 const SHOWN_MAX: usize = 100;
 
-const SAID_MAX: usize = 5;
+const NAMED_MAX: usize = 5;
 
 /// Which way something cannot go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StuckWay {
+pub enum StuckDirection {
     /// From here to the server.
     Sending,
     /// From the server to here.
@@ -42,23 +42,23 @@ pub struct StuckObject {
     /// Where it lies, from the root of the volume.
     pub path: String,
     /// Which way it cannot go.
-    pub way: StuckWay,
+    pub direction: StuckDirection,
     /// Why.
     pub why: String,
 }
 
 /// Who says that something cannot go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Said {
-    Here,
-    ByServer,
+pub(crate) enum RefusalOrigin {
+    Local,
+    Server,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct StuckEntry {
     path: String,
     why: String,
-    said: Said,
+    origin: RefusalOrigin,
     /// Monotonic time from which on it is tried again.
     due: Duration,
     pause: Duration,
@@ -67,7 +67,7 @@ struct Entry {
 /// What is held back, and how large batches may be.
 #[derive(Debug)]
 pub(crate) struct StuckList {
-    entries: BTreeMap<(StuckWay, ObjectNo), Entry>,
+    entries: BTreeMap<(StuckDirection, ObjectNo), StuckEntry>,
     /// The most objects of the next batch; less than [`OBJECTS_MAX`] while it is looked for what
     /// the server refuses.
     pub(crate) limit: usize,
@@ -89,30 +89,30 @@ impl Default for StuckList {
 }
 
 impl StuckList {
-    pub(crate) fn hold(
+    pub(crate) fn hold_back(
         &mut self,
-        (way, no): (StuckWay, ObjectNo),
+        (way, no): (StuckDirection, ObjectNo),
         path: String,
-        (said, why): (Said, &str),
+        (said, why): (RefusalOrigin, &str),
         now: Duration,
     ) {
         let entry = self.entries.entry((way, no)).or_insert_with(|| {
             log::warn!("{path} is stuck: {why}");
-            Entry {
+            StuckEntry {
                 path: String::new(),
                 why: String::new(),
-                said,
+                origin: said,
                 due: now,
                 pause: Duration::ZERO,
             }
         });
         entry.pause = (entry.pause * 2).clamp(PAUSE_MIN, BACKOFF_MAX);
         entry.due = now + entry.pause;
-        (entry.path, entry.said, entry.why) = (path, said, why.to_owned());
+        (entry.path, entry.origin, entry.why) = (path, said, why.to_owned());
     }
 
     /// The objects held back in one way.
-    pub(crate) fn of(&self, way: StuckWay) -> BTreeSet<ObjectNo> {
+    pub(crate) fn objects_held(&self, way: StuckDirection) -> BTreeSet<ObjectNo> {
         self.entries
             .keys()
             .filter(|(of, _)| *of == way)
@@ -121,59 +121,63 @@ impl StuckList {
     }
 
     /// Returns whether an object is held back in this way, and not to be tried yet.
-    pub(crate) fn waits(&self, way: StuckWay, no: ObjectNo, now: Duration) -> bool {
+    pub(crate) fn is_waiting(&self, way: StuckDirection, no: ObjectNo, now: Duration) -> bool {
         self.entries
             .get(&(way, no))
             .is_some_and(|entry| entry.due > now)
     }
 
     /// How long until something is to be tried again in this way; `None`: nothing is held back.
-    pub(crate) fn due_in(&self, way: StuckWay, now: Duration) -> Option<Duration> {
+    pub(crate) fn due_in(&self, way: StuckDirection, now: Duration) -> Option<Duration> {
         let of_it = self.entries.iter().filter(|((of, _), _)| *of == way);
         of_it.map(|(_, entry)| entry.due.saturating_sub(now)).min()
     }
 
     /// Everything is tried again now.
-    pub(crate) fn try_all(&mut self) {
+    pub(crate) fn retry_all_now(&mut self) {
         self.entries
             .values_mut()
             .for_each(|entry| entry.due = Duration::ZERO);
     }
 
     /// Only these can still be held back in this way.
-    pub(crate) fn keep(&mut self, way: StuckWay, is_there: impl Fn(ObjectNo) -> bool) {
+    pub(crate) fn retain_objects(
+        &mut self,
+        way: StuckDirection,
+        is_there: impl Fn(ObjectNo) -> bool,
+    ) {
         self.entries
             .retain(|(of, no), _| *of != way || is_there(*no));
     }
 
-    pub(crate) fn ends(&mut self, way: StuckWay, no: ObjectNo) {
+    pub(crate) fn release(&mut self, way: StuckDirection, no: ObjectNo) {
         self.entries.remove(&(way, no));
     }
 
     /// A batch has arrived.
-    pub(crate) fn sent(&mut self, objects: &[ObjectNo]) {
+    pub(crate) fn batch_arrived(&mut self, objects: &[ObjectNo]) {
         objects
             .iter()
-            .for_each(|no| self.ends(StuckWay::Sending, *no));
+            .for_each(|no| self.release(StuckDirection::Sending, *no));
         self.failures = 0;
         self.limit = (self.limit * 2).clamp(1, OBJECTS_MAX);
     }
 
     /// Counts a failure; fails as it did if that is one too many in a row.
-    pub(crate) fn fails(&mut self, e: SyncError) -> Result<(), SyncError> {
+    pub(crate) fn count_failure(&mut self, e: SyncError) -> Result<(), SyncError> {
         self.failures = (self.failures + 1) % FAILURES_MAX;
         if self.failures == 0 { Err(e) } else { Ok(()) }
     }
 
-    pub(crate) fn limit(&self) -> usize {
+    pub(crate) fn batch_limit(&self) -> usize {
         self.limit
     }
 
     /// Returns how many are held back, and the first of them.
-    pub(crate) fn shown(&self) -> (usize, Vec<StuckObject>) {
-        let one = |((way, _), entry): (&(StuckWay, ObjectNo), &Entry)| StuckObject {
+    pub(crate) fn report(&self) -> (usize, Vec<StuckObject>) {
+        let one = |((way, _), entry): (&(StuckDirection, ObjectNo), &StuckEntry)| StuckObject {
             path: entry.path.clone(),
-            way: *way,
+            direction: *way,
             why: entry.why.clone(),
         };
         (
@@ -183,26 +187,26 @@ impl StuckList {
     }
 
     /// Why the server does not take something, if that is so.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub(crate) fn server_refusal(&self) -> Option<String> {
         let refused = self
             .entries
             .values()
-            .find(|entry| entry.said == Said::ByServer);
+            .find(|entry| entry.origin == RefusalOrigin::Server);
         refused.map(|entry| entry.why.clone())
     }
 
     /// Returns what a flush fails with; `None`: nothing is held back.
-    pub(crate) fn words(&self) -> Option<String> {
-        let (count, shown) = self.shown();
+    pub(crate) fn error_text(&self) -> Option<String> {
+        let (count, shown) = self.report();
         let mut words: Vec<String> = shown
             .iter()
-            .take(SAID_MAX)
+            .take(NAMED_MAX)
             .map(|stuck| format!("{}: {}", stuck.path, stuck.why))
             .collect();
-        if count > SAID_MAX {
+        if count > NAMED_MAX {
             words.push(format!(
                 "and {} more (`teal status` lists them)",
-                count - SAID_MAX
+                count - NAMED_MAX
             ));
         }
         (count > 0).then(|| format!("stuck: {}", words.join("; ")))
@@ -222,15 +226,15 @@ mod tests {
         );
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            held.hold(
-                (StuckWay::Sending, no),
+            held.hold_back(
+                (StuckDirection::Sending, no),
                 "/a/b".into(),
-                (Said::ByServer, "no space left"),
+                (RefusalOrigin::Server, "no space left"),
                 now,
             );
-            let pause = held.due_in(StuckWay::Sending, now).unwrap();
-            assert!(held.waits(
-                StuckWay::Sending,
+            let pause = held.due_in(StuckDirection::Sending, now).unwrap();
+            assert!(held.is_waiting(
+                StuckDirection::Sending,
                 no,
                 now + pause - Duration::from_millis(1)
             ));
@@ -238,11 +242,11 @@ mod tests {
             now += pause;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(held.words().unwrap(), "stuck: /a/b: no space left");
-        assert_eq!(held.due_in(StuckWay::Installing, now), None);
-        held.try_all();
-        assert!(!held.waits(StuckWay::Sending, no, now));
-        held.sent(&[no]);
-        assert!(held.words().is_none());
+        assert_eq!(held.error_text().unwrap(), "stuck: /a/b: no space left");
+        assert_eq!(held.due_in(StuckDirection::Installing, now), None);
+        held.retry_all_now();
+        assert!(!held.is_waiting(StuckDirection::Sending, no, now));
+        held.batch_arrived(&[no]);
+        assert!(held.error_text().is_none());
     }
 }

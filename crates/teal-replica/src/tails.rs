@@ -13,13 +13,13 @@
 //! ends with nothing dirty.
 
 use super::committed::CommittedBatch;
-use super::note::{Components, Note, Tail};
+use super::note::{AppendedTail, ObjectNote, UnsentComponents};
 use super::{Replica, SyncError, unexpected};
 use std::ops::ControlFlow;
 use teal_log::{Cost, StoreError};
-use teal_proto::{Reply, Request};
-use teal_types::ranges::{END, Ranges};
-use teal_types::{CommitSeq, ObjectNo, Version};
+use teal_proto::{ClientRequest, ServerReply};
+use teal_types::ranges::{ByteRanges, CONTENT_END};
+use teal_types::{CommitSeq, ObjectNo, ObjectVersion};
 
 /// What became of the content that a batch brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum ContentOutcome {
     /// It is the server's, as it is here.
     AsSent,
     /// It is the server's, behind what others had appended.
-    Behind(Tail),
+    Behind(AppendedTail),
     /// It lost a conflict.
     Lost,
 }
@@ -37,10 +37,10 @@ pub(crate) enum ContentOutcome {
 impl ContentOutcome {
     /// `version`: the server's present state; `past`: that of the batch `seq`, where it was asked
     /// for.
-    pub(crate) fn of(
-        part: &Components,
-        version: &Version,
-        past: Option<&Version>,
+    pub(crate) fn of_batch(
+        part: &UnsentComponents,
+        version: &ObjectVersion,
+        past: Option<&ObjectVersion>,
         seq: CommitSeq,
     ) -> Self {
         if !part.created && part.data.is_none() {
@@ -63,8 +63,8 @@ impl ContentOutcome {
 /// the end of the base on, and where others have changed it since; `None`: anywhere. `seen`: the
 /// position that `ranges` begin at.
 pub(crate) fn ranges_behind(
-    tail: &Tail,
-    version: &Version,
+    tail: &AppendedTail,
+    version: &ObjectVersion,
     ranges: Option<&[(u64, u64)]>,
     committed: Option<CommittedBatch>,
     seen: CommitSeq,
@@ -75,23 +75,23 @@ pub(crate) fn ranges_behind(
     } else {
         ranges.filter(|_| seen <= seq)?
     };
-    let mut all = Ranges::default();
+    let mut all = ByteRanges::default();
     since
         .iter()
         .for_each(|(offset, len)| all.add(*offset, offset.saturating_add(*len)));
-    all.add(tail.start, END);
+    all.add(tail.start, CONTENT_END);
     Some(all.iter().map(|(from, to)| (from, to - from)).collect())
 }
 
 impl Replica {
     /// Returns whether nothing was done to the content since a cut but that more was appended.
-    pub(crate) fn has_tail(&self, no: ObjectNo, tail: &Tail) -> Result<bool, SyncError> {
-        let op = self.begin(Cost::note().freeing())?;
+    pub(crate) fn has_tail(&self, no: ObjectNo, tail: &AppendedTail) -> Result<bool, SyncError> {
+        let op = self.begin_operation(Cost::note().freeing())?;
         let locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
-        let note = self.note(no)?;
+        let note = self.note_of(no)?;
         let is_appended = note.dirty.data.is_none_or(|newer| newer.tail.is_some());
         Ok(is_appended && locked.attr(no).size >= tail.to)
     }
@@ -102,7 +102,7 @@ impl Replica {
             let in_batch = note
                 .in_flight
                 .as_mut()
-                .and_then(|in_flight| in_flight.part.data.as_mut());
+                .and_then(|in_flight| in_flight.components.data.as_mut());
             in_batch.is_some_and(|in_batch| in_batch.tail.take().is_some())
         })
     }
@@ -111,7 +111,7 @@ impl Replica {
     pub(crate) fn forget_all_tails(&self) -> Result<(), SyncError> {
         let mut ours = Vec::new();
         self.store().each_note(ObjectNo::ROOT, &mut |no, head| {
-            ours.extend(Note::summary(head).is_ours().then_some(no));
+            ours.extend(ObjectNote::summary(head).is_ours().then_some(no));
             ControlFlow::Continue(())
         })?;
         for no in ours {
@@ -119,7 +119,7 @@ impl Replica {
                 let in_batch = note
                     .in_flight
                     .as_mut()
-                    .and_then(|in_flight| in_flight.part.data.as_mut());
+                    .and_then(|in_flight| in_flight.components.data.as_mut());
                 let parts = note.dirty.data.iter_mut().chain(in_batch);
                 // All of them give theirs up.
                 parts.filter_map(|dirty| dirty.tail.take()).count() > 0
@@ -131,14 +131,14 @@ impl Replica {
     fn change_tails(
         &self,
         no: ObjectNo,
-        change: impl FnOnce(&mut Note) -> bool,
+        change: impl FnOnce(&mut ObjectNote) -> bool,
     ) -> Result<(), SyncError> {
         let cost = Cost::note()
-            .with_note(self.note(no)?.encode().len())
+            .with_note(self.note_of(no)?.encode().len())
             .freeing();
-        let op = self.begin(cost)?;
+        let op = self.begin_operation(cost)?;
         let _locked = op.lock(&[no]).ok();
-        let mut note = self.note(no)?;
+        let mut note = self.note_of(no)?;
         if change(&mut note) {
             op.set_note(no, Some(&note.encode()))?;
         }
@@ -149,28 +149,28 @@ impl Replica {
     /// its content since: did it land?
     pub(crate) fn past_of_tail(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         committed: Option<CommittedBatch>,
-    ) -> Result<Option<Version>, SyncError> {
+    ) -> Result<Option<ObjectVersion>, SyncError> {
         let Some(CommittedBatch { batch, seq }) = committed else {
             return Ok(None);
         };
-        let note = self.note(version.object)?;
+        let note = self.note_of(version.object)?;
         let in_batch = note
             .in_flight
             .filter(|in_flight| in_flight.batch == batch)
-            .and_then(|in_flight| in_flight.part.data);
+            .and_then(|in_flight| in_flight.components.data);
         if version.data_seq == seq || in_batch.is_none_or(|in_batch| in_batch.tail.is_none()) {
             return Ok(None);
         }
-        let request = Request::ReadPast {
+        let request = ClientRequest::ReadPast {
             object: version.object,
             at: seq,
             offset: 0,
             len: 0,
         };
-        match self.ask(&request)? {
-            Reply::Past { version, .. } => Ok(version),
+        match self.ask_server(&request)? {
+            ServerReply::Past { version, .. } => Ok(version),
             _ => Err(unexpected("to a read of the past").into()),
         }
     }

@@ -11,29 +11,29 @@ use teal_proto::EARLIER_MAX;
 use teal_types::CommitSeq;
 
 /// A position, and the digest of history there.
-pub(crate) type Step = (CommitSeq, [u8; 32]);
+pub(crate) type TrailStep = (CommitSeq, [u8; 32]);
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Trail {
-    steps: [Step; EARLIER_MAX],
+pub(crate) struct HistoryTrail {
+    steps: [TrailStep; EARLIER_MAX],
     len: usize,
 }
 
-impl Trail {
+impl HistoryTrail {
     /// The steps, ascending.
-    pub(crate) fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[TrailStep] {
         &self.steps[..self.len]
     }
 
     /// History is applied up to here. What had been applied behind it is not any more.
-    pub(crate) fn come_to(&mut self, seq: CommitSeq, digest: [u8; 32]) {
+    pub(crate) fn record_position(&mut self, seq: CommitSeq, digest: [u8; 32]) {
         self.len = self.steps().partition_point(|(at, _)| *at < seq);
         if seq == CommitSeq::default() {
             return;
         }
         if self.len == EARLIER_MAX {
-            let spare = self.spare(seq);
+            let spare = self.least_missed_step(seq);
             self.steps.copy_within(spare + 1.., spare);
             self.len -= 1;
         }
@@ -42,7 +42,7 @@ impl Trail {
     }
 
     /// The step that is missed least: its neighbours are close together, for how far back they are.
-    fn spare(&self, newest: CommitSeq) -> usize {
+    fn least_missed_step(&self, newest: CommitSeq) -> usize {
         let at = |n: usize| u128::from(self.steps().get(n).map_or(newest, |step| step.0).get());
         let measure = |n: usize| (at(n + 1) - at(n - 1), at(EARLIER_MAX) - at(n - 1));
         let less = |a: (u128, u128), b: (u128, u128)| a.0 * b.1 < b.0 * a.1;
@@ -60,13 +60,13 @@ impl Trail {
 mod tests {
     use super::*;
 
-    fn come(trail: &mut Trail, seq: u64) {
-        trail.come_to(CommitSeq::new(seq), [seq as u8; 32]);
+    fn come(trail: &mut HistoryTrail, seq: u64) {
+        trail.record_position(CommitSeq::new(seq), [seq as u8; 32]);
     }
 
     #[test]
     fn the_way_is_remembered_closely_near_its_end_and_at_growing_distances_before() {
-        let mut trail = Trail::default();
+        let mut trail = HistoryTrail::default();
         for seq in 1..=100_000 {
             come(&mut trail, seq);
             let steps: Vec<u64> = trail.steps().iter().map(|(at, _)| at.get()).collect();
@@ -87,14 +87,14 @@ mod tests {
 
     #[test]
     fn who_goes_back_forgets_where_the_way_led() {
-        let mut trail = Trail::default();
+        let mut trail = HistoryTrail::default();
         [3, 5, 9].into_iter().for_each(|seq| come(&mut trail, seq));
-        trail.come_to(CommitSeq::new(5), [7; 32]);
+        trail.record_position(CommitSeq::new(5), [7; 32]);
         assert_eq!(
             trail.steps(),
             [(CommitSeq::new(3), [3; 32]), (CommitSeq::new(5), [7; 32])]
         );
-        trail.come_to(CommitSeq::default(), [0; 32]);
+        trail.record_position(CommitSeq::default(), [0; 32]);
         assert_eq!(trail.steps(), []);
     }
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 use teal_device::{Upstream, UpstreamError};
 use teal_env::MemDisk;
 use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store, StoreError};
-use teal_proto::{Reply, Request};
-use teal_replica::{Link, Replica, UpstreamOptions};
+use teal_proto::{ClientRequest, ServerReply};
+use teal_replica::{Replica, ServerConnection, UpstreamOptions};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
-use teal_volume::{Base, Change, Changes, Fate, FsError, Residency, Volume};
+use teal_volume::{
+    ChangeBase, ChangeRecorder, FsError, ObjectChange, ObjectFate, Residency, Volume,
+};
 
 const ROOT: ObjectNo = ObjectNo::ROOT;
 const RECLAIM_STEP: u64 = 1 << 20;
@@ -22,7 +24,7 @@ const RECLAIM_STEP: u64 = 1 << 20;
 struct Away;
 
 impl Upstream for Away {
-    fn call(&self, _: &Request, _: Duration) -> Result<Reply, UpstreamError> {
+    fn call(&self, _: &ClientRequest, _: Duration) -> Result<ServerReply, UpstreamError> {
         Err(UpstreamError::Unreachable("away".into()))
     }
 }
@@ -72,7 +74,9 @@ fn new_file() -> NewObject {
 
 /// Makes a file in the root and writes into it, as POSIX semantics do.
 fn make(volume: &Volume, replica: &Replica, name: &[u8], data: &[u8]) -> ObjectNo {
-    let op = volume.begin(Cost::write(1 << 16), replica).unwrap();
+    let op = volume
+        .begin_operation(Cost::write(1 << 16), replica)
+        .unwrap();
     let mut locked = op.lock(&[ROOT]).unwrap();
     let no = replica.create(&mut locked, new_file()).unwrap();
     locked
@@ -85,13 +89,15 @@ fn make(volume: &Volume, replica: &Replica, name: &[u8], data: &[u8]) -> ObjectN
 }
 
 fn write(volume: &Volume, replica: &Replica, no: ObjectNo, data: &[u8]) {
-    let op = volume.begin(Cost::write(1 << 16), replica).unwrap();
+    let op = volume
+        .begin_operation(Cost::write(1 << 16), replica)
+        .unwrap();
     let mut locked = op.lock(&[no]).unwrap();
     locked.write(no, 0, data).unwrap();
-    let change = Change::Data {
+    let change = ObjectChange::Data {
         from: 0,
         to: data.len() as u64,
-        base: Base::Position,
+        base: ChangeBase::Position,
     };
     replica.record(&mut locked, no, change).unwrap();
 }
@@ -123,15 +129,19 @@ fn what_comes_and_goes_between_two_flushes_leaves_no_record() {
     let replica = replica(&volume, false).unwrap();
     let before = replica.left_to_send().unwrap();
     let no = make(&volume, &replica, b"short-lived", b"1234");
-    let op = volume.begin(Cost::names(2).freeing(), &*replica).unwrap();
+    let op = volume
+        .begin_operation(Cost::names(2).freeing(), &*replica)
+        .unwrap();
     let mut locked = op.lock(&[ROOT, no]).unwrap();
-    replica.record(&mut locked, no, Change::Names).unwrap();
+    replica
+        .record(&mut locked, no, ObjectChange::Names)
+        .unwrap();
     let name = Name::new(b"short-lived").unwrap();
     locked.remove_entry(ROOT, &name).unwrap();
     let fate = volume.decide_fate(&mut locked, no, &*replica).unwrap();
     drop(locked);
     drop(op);
-    assert_eq!(fate, Fate::Decided);
+    assert_eq!(fate, ObjectFate::Decided);
     assert!(matches!(
         volume.store().attr(no),
         Err(StoreError::NotFound(_))
@@ -145,10 +155,10 @@ fn what_only_the_server_has_is_unreachable_and_not_empty() {
     let volume = machine.volume();
     let replica = replica(&volume, true).unwrap();
     assert!(!Residency::is_listed(&*replica, ROOT).unwrap());
-    let listed = Residency::list(&*replica, ROOT);
+    let listed = Residency::make_listed(&*replica, ROOT);
     assert!(matches!(listed, Err(FsError::Unreachable(_))), "{listed:?}");
-    let link = replica.upstream_status().unwrap().link;
-    assert!(matches!(link, Link::Down { .. }), "{link:?}");
+    let link = replica.upstream_status().unwrap().connection;
+    assert!(matches!(link, ServerConnection::Down { .. }), "{link:?}");
 }
 
 #[test]

@@ -1,66 +1,69 @@
-//! Ageing: before a run's files are made, its file system is filled and thinned out again, so that
-//! free space is in pieces.
+//! Ages file systems: before a run's files are made, its file system is filled and thinned out
+//! again, so that free space is fragmented.
 //!
 //! # Guarantees
-//! 1. What is done depends on the percentage and the block's seed alone: it is the same for all
-//!    cells of a block. How many files fit is the file system's own affair.
+//! 1. Ageing depends on the percentage and the block's seed alone: it is the same for all cells of
+//!    a block. The number of files that fit depends on the file system.
 //! 2. Its files lie in a directory of their own, which no workload knows.
 
-use crate::testbed::{Mounted, Testbed};
+use crate::testbed::{Testbed, TestbedMount};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_study::matrix::{Cache, System};
-use teal_study::phases::{Phase, PhaseEnvironment, PhaseError, ageing, carry_out};
+use teal_study::matrix::{CacheState, FileSystemSetup};
+use teal_study::phases::{PhaseEnvironment, PhaseError, WorkloadPhase, ageing_phases, carry_out};
 
-/// Where its files lie, below the mount.
+/// Directory of its files, below the mount.
 const DIR: &str = "aged";
 
-/// A file system that is aged.
-struct Ageing<'a> {
+/// Holds a file system while it is aged.
+struct AgeingEnvironment<'a> {
     ended: &'a AtomicBool,
     testbed: &'a Testbed,
-    system: &'a System,
+    system: &'a FileSystemSetup,
     dir: &'a Path,
-    mounted: Option<Mounted>,
+    mounted: Option<TestbedMount>,
 }
 
-fn failed<T>(done: Result<T>) -> Result<T, PhaseError> {
+fn environment_error<T>(done: Result<T>) -> Result<T, PhaseError> {
     done.map_err(|e| PhaseError::Environment(format!("{e:#}")))
 }
 
-impl PhaseEnvironment for Ageing<'_> {
+// Every failure here is one of the environment, not of a phase.
+impl PhaseEnvironment for AgeingEnvironment<'_> {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
-        self.mounted = Some(failed(self.testbed.mount(
+        self.mounted = Some(environment_error(self.testbed.mount(
             self.system,
             self.dir,
-            Cache::Cold,
+            CacheState::Cold,
         ))?);
         let dir = self.dir.join(DIR);
-        failed(std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string()))?;
+        environment_error(
+            std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string()),
+        )?;
         Ok(dir)
     }
 
     fn unmount(&mut self) -> Result<(), PhaseError> {
         self.mounted
             .take()
-            .map_or(Ok(()), |mounted| failed(mounted.end()))
+            .map_or(Ok(()), |mounted| environment_error(mounted.finish()))
     }
 
-    fn begin(&mut self, _: &Phase) -> Result<(), PhaseError> {
+    fn begin_phase(&mut self, _: &WorkloadPhase) -> Result<(), PhaseError> {
         Ok(())
     }
 
-    fn ran(&mut self, _: &Phase) -> Result<(), PhaseError> {
+    fn end_operations(&mut self, _: &WorkloadPhase) -> Result<(), PhaseError> {
         Ok(())
     }
 
-    fn drained(&mut self, _: &Phase, _: u64) -> Result<(), PhaseError> {
+    fn end_drain(&mut self, _: &WorkloadPhase, _: u64) -> Result<(), PhaseError> {
         Ok(())
     }
 
-    fn forget(&self, _: &File) -> Result<(), PhaseError> {
+    fn drop_cached(&self, _: &File) -> Result<(), PhaseError> {
         Ok(())
     }
 
@@ -71,20 +74,21 @@ impl PhaseEnvironment for Ageing<'_> {
     }
 }
 
-/// Ages a file system that has just been made to so many percent, if that is wanted; `false` if
-/// that was interrupted.
-pub(crate) fn age(
+/// Ages a fresh file system to this percentage, if that is wanted; returns `false` if it was
+/// interrupted.
+pub(crate) fn age_filesystem(
     percent: Option<u64>,
     seed: u64,
     testbed: &Testbed,
-    system: &System,
+    system: &FileSystemSetup,
     dir: &Path,
     ended: &AtomicBool,
 ) -> Result<bool> {
     let Some(percent) = percent else {
         return Ok(true);
     };
-    let mut stage = Ageing {
+    // Its files stay in a directory of their own, beside those of the workload.
+    let mut stage = AgeingEnvironment {
         ended,
         testbed,
         system,
@@ -92,8 +96,8 @@ pub(crate) fn age(
         mounted: None,
     };
     match carry_out(
-        &ageing(percent, seed),
-        teal_study::phases::Mode::C,
+        &ageing_phases(percent, seed),
+        teal_study::phases::SyncMode::C,
         &mut stage,
     ) {
         Err(PhaseError::Interrupted) => Ok(false),

@@ -1,20 +1,21 @@
-//! Running programs: those that make and mount file systems, the program teal, and this one.
+//! Runs programs: those that make and mount file systems, the program teal, and this one.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use teal_command::program;
 
-/// Runs a program and returns what it printed on standard output.
+/// Runs a program and returns its standard output.
 ///
 /// # Errors
-/// It cannot be started, or it fails; then with what it said on standard error.
-pub fn run(program: &Path, args: &[&str]) -> Result<String> {
+/// Returns an error if it cannot be started, or if it fails; the error holds its standard error.
+pub fn run_program(program: &Path, args: &[&str]) -> Result<String> {
     let said = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
         .output();
     let said = said.with_context(|| program.display().to_string())?;
+    // Programs tell their reason on standard error, often over several lines.
     if !said.status.success() {
         let words = String::from_utf8_lossy(&said.stderr);
         let lines: Vec<&str> = words
@@ -35,21 +36,22 @@ pub fn run(program: &Path, args: &[&str]) -> Result<String> {
 /// Runs this program again, in a process of its own.
 ///
 /// # Errors
-/// As [`run`].
-pub fn this(args: &[&str]) -> Result<String> {
-    run(&program::this()?, args)
+/// Fails as [`run_program`] does.
+pub fn run_self(args: &[&str]) -> Result<String> {
+    run_program(&program::current_program()?, args)
 }
 
 /// Runs the program teal of this version.
 ///
 /// # Errors
-/// There is none of this version, or as [`run`].
-pub fn teal(args: &[&str]) -> Result<String> {
-    run(&program::teal()?, args)
+/// Returns an error if there is none of this version, or as [`run_program`].
+pub fn run_teal(args: &[&str]) -> Result<String> {
+    run_program(&program::teal_program()?, args)
 }
 
-/// Returns where a program of the system is, in `PATH` or where only root has it in `PATH`.
-pub fn found(program: &str) -> Option<PathBuf> {
+/// Returns the path of a system program, in `PATH` or in the directories that only root has there.
+pub fn find_program(program: &str) -> Option<PathBuf> {
+    // mkfs programs often lie in a directory that only root has in `PATH`.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)

@@ -1,10 +1,11 @@
-//! A limit on the memory of this process while a run goes on: a control group of its own, of cgroup
+//! Limits the memory of this process while a run goes on, by a control group of its own, of cgroup
 //! version 1 or 2.
 //!
 //! # Guarantees
-//! 1. Whatever has come in goes out when the limit is dropped, and its group is removed.
-//! 2. What this process held before does not count: only what it touches from then on, the kernel's
-//!    caches for it included.
+//! 1. Everything that has come into the group leaves it when the limit is dropped, and the group is
+//!    removed.
+//! 2. Memory that this process held before does not count: only memory that it touches from then
+//!    on, the kernel's caches for it included.
 
 use crate::ownership;
 use anyhow::{Context, Result, bail};
@@ -13,66 +14,68 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use teal_command::size::human;
+use teal_command::size::human_size;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
-/// How long a group may linger when all have left it, and how often it is tried.
+/// Time that a group may linger when all have left it, and time between attempts.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A memory controller: where its groups are, and how it calls a limit.
+/// Describes a memory controller: the place of its groups, and its name of a limit.
 struct MemoryController {
-    /// The group of this process.
+    /// Group of this process.
     home: PathBuf,
-    /// Where groups may be made beside or below it.
+    /// Directory in which groups may be made, beside or below it.
     parent: PathBuf,
     limit: &'static str,
 }
 
-/// A limit that holds for this process as long as this is there: the process is in a control group
-/// of its own.
+/// Limits the memory of this process as long as it exists: the process is in a control group of its
+/// own.
 pub struct MemoryLimit {
     group: PathBuf,
     home: PathBuf,
 }
 
 impl MemoryLimit {
-    /// Enters a group that may hold so many bytes.
-    pub fn enter(bytes: u64) -> Result<Self> {
+    /// Enters a group that may hold this number of bytes.
+    pub fn enter_group(bytes: u64) -> Result<Self> {
         let MemoryController {
             home,
             parent,
             limit,
-        } = controller()?;
-        // Each has its own name: one that lingers must not be in the way.
+        } = find_controller()?;
+        // Each group has its own name, so that one that lingers is not in the way.
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let group = parent.join(ownership::group(
-            ownership::token(),
+        let group = parent.join(ownership::group_name(
+            ownership::process_token(),
             &MADE.fetch_add(1, Ordering::Relaxed).to_string(),
         ));
         let refused = || format!("a control group for runs.memory: {}", group.display());
         fs::create_dir(&group).with_context(refused)?;
-        // From here on it is removed, whatever happens.
+        // From here on dropping it removes the group, whatever happens.
         let limited = Self { group, home };
+        // The limit is set before the process enters, so that no byte escapes it.
         let wanted = limited.group.join(limit);
         fs::write(&wanted, bytes.to_string()).with_context(|| wanted.display().to_string())?;
-        join(&limited.group)?;
+        join_group(&limited.group)?;
         Ok(limited)
     }
 }
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        let deadline = SystemClock.monotonic() + PATIENCE;
-        let left = join(&self.home).and_then(|()| {
+        let deadline = SystemClock.monotonic_time() + PATIENCE;
+        // The process leaves first: a group with members cannot be removed.
+        let left = join_group(&self.home).and_then(|()| {
             loop {
                 match fs::remove_dir(&self.group) {
-                    // A thread or a program that ends in it has not ended yet.
+                    // A thread or a program in the group has not ended yet.
                     Err(error)
                         if error.kind() == ErrorKind::ResourceBusy
-                            && SystemClock.monotonic() < deadline =>
+                            && SystemClock.monotonic_time() < deadline =>
                     {
-                        SystemClock.wait_until(SystemClock.monotonic() + PAUSE);
+                        SystemClock.wait_until(SystemClock.monotonic_time() + PAUSE);
                     }
                     done => return Ok(done?),
                 }
@@ -84,44 +87,47 @@ impl Drop for MemoryLimit {
     }
 }
 
-fn join(group: &Path) -> Result<()> {
+fn join_group(group: &Path) -> Result<()> {
     let procs = group.join("cgroup.procs");
     fs::write(&procs, std::process::id().to_string()).with_context(|| procs.display().to_string())
 }
 
-/// Returns where groups are made, if they can be.
-pub fn groups() -> Option<PathBuf> {
-    controller().ok().map(|found| found.parent)
+/// Returns the directory of groups, if they can be made.
+pub fn groups_dir() -> Option<PathBuf> {
+    find_controller().ok().map(|found| found.parent)
 }
 
-/// Checks whether memory can be limited here, to less than there is.
-pub fn check(bytes: u64) -> Result<()> {
+/// Checks that memory can be limited here, to less than there is.
+pub fn check_limit(bytes: u64) -> Result<()> {
     let machine = rustix::system::sysinfo();
     let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
     if bytes > all {
         bail!(
             "runs.memory: {} is no limit, this machine has {}; say less, or leave it out",
-            human(bytes),
-            human(all)
+            human_size(bytes),
+            human_size(all)
         );
     }
-    controller().map(drop)
+    find_controller().map(drop)
 }
 
-fn controller() -> Result<MemoryController> {
+fn find_controller() -> Result<MemoryController> {
     let mine = fs::read_to_string("/proc/self/cgroup").context("/proc/self/cgroup")?;
     let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
-    let Some(found) = choose(&mine, &mounts) else {
+    let Some(found) = choose_controller(&mine, &mounts) else {
         bail!(
-            "runs.memory: this kernel lends no memory controller (neither cgroup version 2 nor version 1); leave it out"
+            "runs.memory: this kernel lends no memory controller (neither cgroup version 2 nor \
+             version 1); leave it out"
         );
     };
+    // In version 2 a parent passes the controller on, or its children lack it.
     if found.limit == "memory.max" {
         let given =
             fs::read_to_string(found.parent.join("cgroup.subtree_control")).unwrap_or_default();
         if !given.split_whitespace().any(|name| name == "memory") {
             bail!(
-                "runs.memory: {} does not pass the memory controller on; write +memory into its cgroup.subtree_control, or leave runs.memory out",
+                "runs.memory: {} does not pass the memory controller on; write +memory into its \
+                 cgroup.subtree_control, or leave runs.memory out",
                 found.parent.display()
             );
         }
@@ -129,13 +135,14 @@ fn controller() -> Result<MemoryController> {
     Ok(found)
 }
 
-/// The controller by what the kernel says of this process and of what is mounted.
-fn choose(mine: &str, mounts: &str) -> Option<MemoryController> {
+/// Chooses the controller by the kernel's lists of this process's groups and of mounts.
+fn choose_controller(mine: &str, mounts: &str) -> Option<MemoryController> {
     let groups: Vec<(&str, &str)> = mine
         .lines()
         .filter_map(|line| line.split_once(':')?.1.split_once(':'))
         .collect();
     let mounted = |kind: &str, option: Option<&str>| {
+        // Each line is device, mount point, kind and options.
         let mut lines = mounts
             .lines()
             .map(|line| line.split(' ').collect::<Vec<_>>());
@@ -149,6 +156,7 @@ fn choose(mine: &str, mounts: &str) -> Option<MemoryController> {
         Some(PathBuf::from(line?.get(1)?))
     };
     let below = |root: PathBuf, group: &str| root.join(group.trim_start_matches('/'));
+    // Version 1 lists the memory controller with a group of its own.
     if let Some((_, group)) = groups
         .iter()
         .find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"))
@@ -160,12 +168,14 @@ fn choose(mine: &str, mounts: &str) -> Option<MemoryController> {
             limit: "memory.limit_in_bytes",
         });
     }
+    // Version 2 has one group, which names no controllers.
     let (_, group) = groups
         .iter()
         .find(|(controllers, _)| controllers.is_empty())?;
     let root = mounted("cgroup2", None)?;
     let home = below(root.clone(), group);
-    // A group that has processes has no children with controllers: beside it, then.
+    // In version 2 a group with processes has no children with controllers, so the new group lies
+    // beside it.
     let parent = if home == root {
         root
     } else {
@@ -184,9 +194,9 @@ mod tests {
 
     #[test]
     fn the_memory_controller_is_found_in_both_versions() {
-        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n\
-            cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let one = choose("8:pids:/\n4:memory:/a/b\n0::/\n", mounts).unwrap();
+        let mounts = "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\ncgroup /sys/fs/cgroup/memory \
+                      cgroup rw,memory 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let one = choose_controller("8:pids:/\n4:memory:/a/b\n0::/\n", mounts).unwrap();
         assert_eq!(
             (one.home.as_path(), one.limit),
             (
@@ -195,7 +205,7 @@ mod tests {
             )
         );
         assert_eq!(one.parent, one.home);
-        let two = choose(
+        let two = choose_controller(
             "0::/user.slice/s.scope\n",
             "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
         )
@@ -204,8 +214,10 @@ mod tests {
             (two.parent.as_path(), two.limit),
             (Path::new("/sys/fs/cgroup/user.slice"), "memory.max")
         );
-        let root = choose("0::/\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        let root = choose_controller("0::/\n", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
         assert_eq!(root.parent, root.home);
-        assert!(choose("0::/\n", "").is_none() && choose("", mounts).is_none());
+        assert!(
+            choose_controller("0::/\n", "").is_none() && choose_controller("", mounts).is_none()
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! Meters: what is read of one while a run goes on.
+//! Reads meters while a run goes on.
 //!
 //! # Guarantees
-//! 1. A meter that is not there is told before the first run.
-//! 2. Its thread ends when the watch is over, whatever has happened; a reading that fails is told
+//! 1. A missing meter is reported before the first run.
+//! 2. Its thread ends when the watch is over, whatever has happened. A failed reading is reported
 //!    then, and no joules are made up.
 
 use anyhow::{Context, Result, bail};
@@ -13,45 +13,48 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_study::matrix::{Gauge, Metering, Power};
+use teal_study::matrix::{MeterKind, MeterSettings, PowerReadings};
 
-/// Where the kernel has the counters of RAPL.
+/// Directory of the kernel's RAPL counters.
 const POWERCAP: &str = "/sys/class/powercap";
 
 /// Seconds and values of one source.
 type Readings = Vec<(f64, f64)>;
 
-/// Where a reading comes from.
+/// Names the source of readings.
 #[derive(Debug, Clone)]
-enum Source {
-    /// A counter of microjoules, and joules after which it begins anew.
+enum MeterSource {
+    /// Counter of microjoules, and joules after which it begins anew.
     Counter(PathBuf, f64),
-    /// Microwatts.
+    /// File with microwatts.
     Watts(PathBuf),
-    /// A program that prints watts.
+    /// Program that prints watts.
     Program(Vec<String>),
 }
 
-/// A meter that is there.
+/// Holds an open meter.
 #[derive(Debug, Clone)]
-pub struct Meter {
-    sources: Vec<Source>,
+pub struct PowerMeter {
+    sources: Vec<MeterSource>,
     every: Duration,
 }
 
-impl Meter {
+impl PowerMeter {
     /// Opens the meter of a matrix and reads it once.
     ///
     /// # Errors
-    /// It is not there or cannot be read.
-    pub fn open(of: &Metering) -> Result<Self> {
+    /// Returns an error if it is missing or cannot be read.
+    pub fn open(of: &MeterSettings) -> Result<Self> {
         let sources = match of.kind {
-            Gauge::Rapl => rapl(of.path.as_deref())?,
-            Gauge::Hwmon => vec![hwmon(Path::new(of.path.as_deref().unwrap_or_default()))?],
-            Gauge::Command => vec![Source::Program(of.command.clone())],
+            MeterKind::Rapl => open_rapl(of.path.as_deref())?,
+            MeterKind::Hwmon => vec![open_hwmon(Path::new(
+                of.path.as_deref().unwrap_or_default(),
+            ))?],
+            MeterKind::Command => vec![MeterSource::Program(of.command.clone())],
         };
+        // A meter that cannot be read now would fail in the middle of a run.
         for source in &sources {
-            source.read().context("meter")?;
+            source.read_value().context("meter")?;
         }
         Ok(Self {
             sources,
@@ -59,14 +62,14 @@ impl Meter {
         })
     }
 
-    /// Reads it from now on.
-    pub(crate) fn watch(&self) -> Result<Watch> {
+    /// Starts reading it.
+    pub(crate) fn start_watch(&self) -> Result<MeterWatch> {
         let end = Arc::new(AtomicBool::new(false));
         let (meter, ended) = (self.clone(), Arc::clone(&end));
         let thread = std::thread::Builder::new()
             .name("meter".into())
             .spawn(move || meter.read_until(&ended));
-        Ok(Watch {
+        Ok(MeterWatch {
             end,
             thread: Some(thread.context("a thread for the meter")?),
         })
@@ -75,38 +78,45 @@ impl Meter {
     fn read_until(&self, ended: &AtomicBool) -> Result<Vec<Readings>> {
         let clock = SystemClock;
         let mut readings = vec![Vec::new(); self.sources.len()];
-        let mut next = clock.monotonic();
+        let mut next = clock.monotonic_time();
         loop {
-            // One more after the end: so that it lies between readings.
+            // One reading follows the end, so that the end lies between readings.
             let last = ended.load(Ordering::Relaxed);
             for (source, readings) in self.sources.iter().zip(&mut readings) {
-                let (before, value) = (clock.monotonic(), source.read()?);
-                let middle = (before + clock.monotonic()) / 2;
+                let (before, value) = (clock.monotonic_time(), source.read_value()?);
+                // A reading takes time, so it is dated at its middle.
+                let middle = (before + clock.monotonic_time()) / 2;
                 readings.push((middle.as_secs_f64(), value));
             }
+            debug_assert!(
+                readings.iter().all(|of| of.len() == readings[0].len()),
+                "all sources are read equally often"
+            );
             if last {
                 return Ok(readings);
             }
-            next = (next + self.every).max(clock.monotonic());
+            // A slow meter delays the next reading, but makes no burst of them.
+            next = (next + self.every).max(clock.monotonic_time());
             clock.wait_until(next);
         }
     }
 
-    fn power(&self, readings: &[Readings]) -> Power {
+    fn power_from(&self, readings: &[Readings]) -> PowerReadings {
+        // Counters give joules, from which watts are computed; other sources give watts.
         let all = self
             .sources
             .iter()
             .zip(readings)
             .map(|(source, readings)| match source {
-                Source::Counter(_, range) => Power::of_counter(readings, *range),
-                _ => Power::of_watts(readings.clone()),
+                MeterSource::Counter(_, range) => PowerReadings::of_counter(readings, *range),
+                _ => PowerReadings::of_watts(readings.clone()),
             });
-        Power::sum(&all.collect::<Vec<_>>())
+        PowerReadings::sum_of_meters(&all.collect::<Vec<_>>())
     }
 }
 
-impl Source {
-    fn read(&self) -> Result<f64> {
+impl MeterSource {
+    fn read_value(&self) -> Result<f64> {
         let number = |path: &Path| -> Result<f64> {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
             text.trim()
@@ -114,11 +124,13 @@ impl Source {
                 .with_context(|| format!("{} says '{}'", path.display(), text.trim()))
         };
         match self {
+            // The kernel counts in micro-units.
             Self::Counter(path, _) | Self::Watts(path) => Ok(number(path)? / 1e6),
             Self::Program(words) => {
                 let [program, args @ ..] = &words[..] else {
                     bail!("no command")
                 };
+                // The program prints one number each time it is called.
                 let said = Command::new(program)
                     .args(args)
                     .stdin(Stdio::null())
@@ -138,13 +150,14 @@ impl Source {
     }
 }
 
-/// The package and memory counters, or the one that is named.
-fn rapl(path: Option<&str>) -> Result<Vec<Source>> {
-    let zone = |dir: &Path| -> Result<Source> {
+/// Opens the package and memory counters, or the named one.
+fn open_rapl(path: Option<&str>) -> Result<Vec<MeterSource>> {
+    let zone = |dir: &Path| -> Result<MeterSource> {
         let range = dir.join("max_energy_range_uj");
+        // The counter has few bits: its range is needed to see that it began anew.
         let text = std::fs::read_to_string(&range)
             .with_context(|| format!("RAPL: {}", range.display()))?;
-        Ok(Source::Counter(
+        Ok(MeterSource::Counter(
             dir.join("energy_uj"),
             text.trim().parse::<f64>().unwrap_or(f64::MAX) / 1e6,
         ))
@@ -158,31 +171,35 @@ fn rapl(path: Option<&str>) -> Result<Vec<Source>> {
         .flatten()
         .flatten()
         .map(|entry| entry.path());
+    // Packages and memory only: core counters are parts of the package's.
     let mut dirs: Vec<PathBuf> = dirs
         .filter(|dir| named(dir).starts_with("package") || named(dir).trim() == "dram")
         .collect();
     dirs.sort();
     if dirs.is_empty() {
         bail!(
-            "meter: this machine has no RAPL counters ({POWERCAP}); say hwmon or command, or leave [meter] out"
+            "meter: this machine has no RAPL counters ({POWERCAP}); say hwmon or command, or \
+             leave [meter] out"
         );
     }
     dirs.iter().map(|dir| zone(dir)).collect()
 }
 
-fn hwmon(path: &Path) -> Result<Source> {
+fn open_hwmon(path: &Path) -> Result<MeterSource> {
     let name = path
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     if !path.is_file() {
         bail!(
-            "meter: there is no {}; the kernel has such files as /sys/class/hwmon/hwmon0/power1_input",
+            "meter: there is no {}; the kernel has such files as \
+             /sys/class/hwmon/hwmon0/power1_input",
             path.display()
         );
     }
+    // The kernel's names of such files tell their units.
     match &name[..] {
-        name if name.starts_with("energy") => Ok(Source::Counter(path.to_owned(), f64::MAX)),
-        name if name.starts_with("power") => Ok(Source::Watts(path.to_owned())),
+        name if name.starts_with("energy") => Ok(MeterSource::Counter(path.to_owned(), f64::MAX)),
+        name if name.starts_with("power") => Ok(MeterSource::Watts(path.to_owned())),
         _ => bail!(
             "meter: {} is neither a power (powerN_input) nor an energy (energyN_input)",
             path.display()
@@ -190,31 +207,32 @@ fn hwmon(path: &Path) -> Result<Source> {
     }
 }
 
-/// A meter that is being read.
-pub(crate) struct Watch {
+/// Holds a meter that is being read.
+pub(crate) struct MeterWatch {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Vec<Readings>>>>,
 }
 
-impl Watch {
-    /// Returns what was read. Times are those of the machine's monotonic clock, in seconds.
-    pub(crate) fn end(mut self, meter: &Meter) -> Result<Power> {
+impl MeterWatch {
+    /// Returns the readings. Times are those of the machine's monotonic clock, in seconds.
+    pub(crate) fn finish(mut self, meter: &PowerMeter) -> Result<PowerReadings> {
+        // The thread reads once more before it ends.
         self.end.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it ends once")?;
         let readings = thread
             .join()
             .map_err(|_| anyhow::anyhow!("the meter's thread has panicked"))??;
-        Ok(meter.power(&readings))
+        Ok(meter.power_from(&readings))
     }
 }
 
-impl Drop for Watch {
+impl Drop for MeterWatch {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
     }
 }
 
-/// The time now, as [`Power`] has it.
-pub(crate) fn now() -> f64 {
-    SystemClock.monotonic().as_secs_f64()
+/// Returns the time now, on the clock of [`PowerReadings`].
+pub(crate) fn now_seconds() -> f64 {
+    SystemClock.monotonic_time().as_secs_f64()
 }

@@ -1,11 +1,11 @@
-//! A cell of `teal lab phases`: a group of phases of scherlfs on a fresh file system. The same on
-//! this machine's kernel and in a guest.
+//! Measures a cell of `teal lab phases`: a group of phases of scherlfs on a fresh file system. The
+//! steps are the same on this machine's kernel and in a guest.
 
 mod stage;
 mod tally;
 
-pub(crate) use stage::{Machine, PhaseCounter, PhaseStage};
-pub(crate) use tally::measured;
+pub(crate) use stage::{CacheScope, PhaseCounter, PhaseStage};
+pub(crate) use tally::phase_result;
 
 use crate::disk::RequestSums;
 use crate::testbed::Testbed;
@@ -13,18 +13,18 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use teal_study::matrix::Kind;
-use teal_study::phases::{Group, Measured, Mode, Phase};
+use teal_study::matrix::FileSystemKind;
+use teal_study::phases::{PhaseGroup, PhaseResult, SyncMode, WorkloadPhase};
 
-/// A group of phases on a file system.
+/// Describes a group of phases on a file system.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PhasesTask {
-    /// The file system.
-    pub kind: Kind,
-    /// The name of the group.
+    /// Kind of the file system.
+    pub kind: FileSystemKind,
+    /// Name of the group.
     pub group: String,
-    /// When what was written has to be on the disk.
-    pub mode: Mode,
+    /// Says when written data has to be on the disk.
+    pub mode: SyncMode,
     /// Factor on the number of files and accesses.
     pub scale: f64,
 }
@@ -32,16 +32,16 @@ pub struct PhasesTask {
 /// Returns the group of phases of that name.
 ///
 /// # Errors
-/// There is none; the error names those that there are.
-pub fn group(name: &str) -> Result<Group> {
+/// Returns an error if there is none; the error names those that exist.
+pub fn group_named(name: &str) -> Result<PhaseGroup> {
     let names = || {
-        Group::ALL
+        PhaseGroup::ALL
             .iter()
             .map(|group| group.name())
             .collect::<Vec<_>>()
             .join(", ")
     };
-    Group::named(name)
+    PhaseGroup::by_name(name)
         .with_context(|| format!("there is no group of phases {name}; there are {}", names()))
 }
 
@@ -49,24 +49,33 @@ pub fn group(name: &str) -> Result<Group> {
 #[derive(Default)]
 struct DiskCounter {
     ran: RequestSums,
-    done: Vec<Measured>,
+    done: Vec<PhaseResult>,
 }
 
-fn sums(testbed: &Testbed) -> Result<RequestSums> {
+fn sums_since_mark(testbed: &Testbed) -> Result<RequestSums> {
     serde_json::from_value(testbed.since_mark()?).context("the disk's answer cannot be understood")
 }
 
 impl PhaseCounter for DiskCounter {
-    fn begin(&mut self, testbed: &Testbed, _: &Phase) -> Result<()> {
-        testbed.mark().map(drop)
+    fn begin_phase(&mut self, testbed: &Testbed, _: &WorkloadPhase) -> Result<()> {
+        testbed.set_mark().map(drop)
     }
-    fn ran(&mut self, testbed: &Testbed, _: &Phase) -> Result<()> {
-        self.ran = sums(testbed)?;
+    fn end_operations(&mut self, testbed: &Testbed, _: &WorkloadPhase) -> Result<()> {
+        self.ran = sums_since_mark(testbed)?;
         Ok(())
     }
-    fn drained(&mut self, testbed: &Testbed, phase: &Phase, operations: u64) -> Result<()> {
-        self.done
-            .push(measured(phase, operations, &self.ran, sums(testbed)?));
+    fn end_drain(
+        &mut self,
+        testbed: &Testbed,
+        phase: &WorkloadPhase,
+        operations: u64,
+    ) -> Result<()> {
+        self.done.push(phase_result(
+            phase,
+            operations,
+            &self.ran,
+            sums_since_mark(testbed)?,
+        ));
         Ok(())
     }
 }
@@ -74,17 +83,17 @@ impl PhaseCounter for DiskCounter {
 /// Measures a cell on this machine's kernel, on a modelled disk of this profile and size.
 ///
 /// # Errors
-/// It cannot be measured, or was interrupted.
+/// Returns an error if the cell cannot be measured, or was interrupted.
 pub fn run_here(
     (profile, size): (&str, u64),
     dir: &Path,
     task: &PhasesTask,
     ended: &AtomicBool,
-) -> Result<Vec<Measured>> {
-    let testbed = Testbed::modelled(profile, size)?;
+) -> Result<Vec<PhaseResult>> {
+    let testbed = Testbed::start_modelled(profile, size)?;
     let counter = DiskCounter::default();
-    let mut stage = PhaseStage::new(task, testbed, dir, Machine::Shared, counter, ended)?;
-    stage.perform(task)?;
+    let mut stage = PhaseStage::new(task, testbed, dir, CacheScope::Shared, counter, ended)?;
+    stage.carry_out_task(task)?;
     let _ = std::fs::remove_dir(dir);
     Ok(std::mem::take(&mut stage.counter.done))
 }

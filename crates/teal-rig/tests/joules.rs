@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::sync::Arc;
-use teal_emulator::{Account, EmulatedDisk, Pace, Setup, Snapshot, VirtualClock};
+use teal_emulator::{
+    DiskSnapshot, DriveAccount, EmulatedDisk, EmulationPace, EmulationSetup, VirtualClock,
+};
 use teal_energy::Profile;
-use teal_energy::ledger::{Phase, Use};
+use teal_energy::ledger::{EnergyUse, WorkPhase};
 use teal_env::{Disk, MemDisk, SystemEntropy};
 use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store};
 use teal_types::{Energy, FileType, Name, ObjectNo, SECTOR, Timestamp};
@@ -15,9 +17,9 @@ const FILE: usize = 4096;
 /// The physical floor for 12,800 files of 4 KiB: written once, in sequence, with one seek; and the
 /// least that durable appends one by one can cost, each just ahead of the head. Of the independent
 /// model; cache on and off.
-const FLOOR: Energy = Energy::microjoules(10_100_000 / 12_800);
-const FLOOR_UNCACHED: Energy = Energy::microjoules(14_200_000 / 12_800);
-const FLOOR_DURABLE: Energy = Energy::microjoules(15_500_000 / 12_800);
+const FLOOR: Energy = Energy::from_microjoules(10_100_000 / 12_800);
+const FLOOR_UNCACHED: Energy = Energy::from_microjoules(14_200_000 / 12_800);
+const FLOOR_DURABLE: Energy = Energy::from_microjoules(15_500_000 / 12_800);
 
 /// A store on a modelled Microdrive, and what it is asked.
 struct Bench {
@@ -28,14 +30,21 @@ struct Bench {
 
 impl Bench {
     fn new(has_cache: bool) -> Self {
-        let setup = Setup::new(Profile::shipped("ibm-microdrive-1gb").unwrap(), 64 << 20).unwrap();
+        let setup = EmulationSetup::new(
+            Profile::find_shipped("ibm-microdrive-1gb").unwrap(),
+            64 << 20,
+        )
+        .unwrap();
         let setup = if has_cache {
             setup
         } else {
             setup.without_cache()
         };
         let clock = VirtualClock::default();
-        let (memory, pace) = (MemDisk::new(setup.sectors()), Pace::Virtual(clock.clone()));
+        let (memory, pace) = (
+            MemDisk::new(setup.sectors()),
+            EmulationPace::Virtual(clock.clone()),
+        );
         let disk = Arc::new(EmulatedDisk::new(memory, &setup, pace, Box::new(())).unwrap());
         let dynamic: Arc<dyn Disk> = disk.clone();
         Store::mkfs(
@@ -105,12 +114,12 @@ struct Phased {
 }
 
 impl Phased {
-    fn between(before: &Snapshot, after: &Snapshot) -> Self {
-        let (requests, uses) = Account::since(&after.account, &before.account);
+    fn between(before: &DiskSnapshot, after: &DiskSnapshot) -> Self {
+        let (requests, uses) = DriveAccount::since(&after.account, &before.account);
         let energy: Energy = uses.iter().map(|(.., energy)| *energy).sum();
         let of = |phase| {
             uses.iter()
-                .find(|(used, ..)| *used == Use::Work(phase))
+                .find(|(used, ..)| *used == EnergyUse::Work(phase))
                 .map_or(Energy::ZERO, |u| u.3)
         };
         let line = format!(
@@ -121,11 +130,11 @@ impl Phased {
             requests.writes,
             (requests.sectors_written * SECTOR) >> 10,
             requests.flushes,
-            of(Phase::Latency),
-            of(Phase::Seek),
-            of(Phase::Rotate),
-            of(Phase::Read),
-            of(Phase::Write),
+            of(WorkPhase::Latency),
+            of(WorkPhase::Seek),
+            of(WorkPhase::Rotate),
+            of(WorkPhase::Read),
+            of(WorkPhase::Write),
         );
         Self {
             energy,
@@ -170,7 +179,7 @@ fn measure(has_cache: bool) -> Energy {
         "  {FILES} files of 4 KiB, synced together   {}",
         together.line
     );
-    let each = |energy: Energy| Energy::microjoules(energy.get() / FILES);
+    let each = |energy: Energy| Energy::from_microjoules(energy.get() / FILES);
     let floor = if has_cache { FLOOR } else { FLOOR_UNCACHED };
     println!(
         "  per file: {} synced one by one, {} together; floor {floor}, durable one by one {FLOOR_DURABLE}",
@@ -179,7 +188,7 @@ fn measure(has_cache: bool) -> Energy {
     );
     // Whoever is below what the data alone takes on the surface has not written it.
     assert!(
-        each(together.energy) > Energy::microjoules(4 * 230),
+        each(together.energy) > Energy::from_microjoules(4 * 230),
         "{}",
         together.line
     );
@@ -193,7 +202,7 @@ fn a_durable_file_costs_about_a_turn_of_the_disk() {
         let each = measure(has_cache);
         // 10.4 mJ are a turn and the transfer; a seek more for each would be 18.
         assert!(
-            (Energy::microjoules(1_200)..Energy::millijoules(20)).contains(&each),
+            (Energy::from_microjoules(1_200)..Energy::from_millijoules(20)).contains(&each),
             "{each}"
         );
     }

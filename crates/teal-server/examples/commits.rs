@@ -1,5 +1,5 @@
-//! How many operations a server commits: `cargo run --release -p teal-server --example commits
-//! [DIR]`.
+//! Measures how many operations a server commits: `cargo run --release -p teal-server --example
+//! commits [DIR]`.
 //!
 //! One client in the process, batches of 100 new files (a creation and a placement each), metadata
 //! in SQLite in DIR or a directory of its own, every batch durable before the next.
@@ -7,12 +7,14 @@
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
-use teal_chunk::{ChunkStore, MemoryShelf, Options};
+use teal_chunk::{ChunkStore, ChunkStoreOptions, MemoryShelf};
 use teal_env::{Clock as _, SystemClock, SystemEntropy};
 use teal_meta::Sqlite;
-use teal_proto::{Reply, Request, batch_digest, encode_ops};
-use teal_server::{Server, domain};
-use teal_types::{Attributes, BatchNo, CommitSeq, FileType, LEASE, Link, Name, ObjectNo, Op};
+use teal_proto::{ClientRequest, ServerReply, batch_digest, encode_ops};
+use teal_server::{Server, load_domain};
+use teal_types::{
+    BatchNo, CommitSeq, FileType, HardLink, LEASE, Name, ObjectNo, Op, ReplicatedAttributes,
+};
 
 const BATCHES: u64 = 300;
 const FILES: u64 = 100;
@@ -21,9 +23,9 @@ fn batch(first: u64) -> Result<Vec<Op>, Box<dyn Error>> {
     let mut ops = Vec::new();
     for number in first..first + FILES {
         let object = ObjectNo::new(number);
-        let attributes = Attributes {
+        let attributes = ReplicatedAttributes {
             perm: 0o644,
-            ..Attributes::default()
+            ..ReplicatedAttributes::default()
         };
         ops.push(Op::Create {
             object,
@@ -31,7 +33,7 @@ fn batch(first: u64) -> Result<Vec<Op>, Box<dyn Error>> {
             attributes,
             target: Vec::new(),
         });
-        let link = Link {
+        let link = HardLink {
             dir: ObjectNo::ROOT,
             name: Name::new(format!("file-{number}").as_bytes())?,
         };
@@ -48,31 +50,33 @@ fn batch(first: u64) -> Result<Vec<Op>, Box<dyn Error>> {
 fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     let meta = Arc::new(Sqlite::open(&dir.join("meta.db"))?);
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let domain = domain(&*meta, &*entropy)?;
+    let domain = load_domain(&*meta, &*entropy)?;
     let shelf = Arc::new(MemoryShelf::new());
     let chunks = ChunkStore::open(
         shelf,
         domain,
-        Options::default(),
+        ChunkStoreOptions::default(),
         clock.clone(),
         entropy.clone(),
     )?
     .0;
     let server = Server::open(meta, chunks, clock, entropy)?;
     let peer = server.local_replica(server.create_volume("bench")?, "bench")?;
-    let Reply::Incarnated { incarnation, lease } = server.handle(peer, Request::Incarnate) else {
+    let ServerReply::Incarnated { incarnation, lease } =
+        server.handle(peer, ClientRequest::Incarnate)
+    else {
         return Err("no incarnation".into());
     };
     let first = u64::from(lease) * LEASE;
     let batches = (0..BATCHES)
         .map(|n| batch(first + n * FILES))
         .collect::<Result<Vec<_>, _>>()?;
-    let start = SystemClock.monotonic();
+    let start = SystemClock.monotonic_time();
     for (batch, ops) in (1..).map(BatchNo::new).zip(batches) {
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
         server.handle(
             peer,
-            Request::Stage {
+            ClientRequest::Stage {
                 incarnation,
                 batch,
                 part: 0,
@@ -81,18 +85,18 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
         );
         let reply = server.handle(
             peer,
-            Request::Commit {
+            ClientRequest::Commit {
                 incarnation,
                 batch,
                 parts: 1,
                 digest,
             },
         );
-        if !matches!(reply, Reply::Committed { .. }) {
+        if !matches!(reply, ServerReply::Committed { .. }) {
             return Err(format!("{reply:?}").into());
         }
     }
-    let took = (SystemClock.monotonic().saturating_sub(start)).as_secs_f64();
+    let took = (SystemClock.monotonic_time().saturating_sub(start)).as_secs_f64();
     let (files, batches) = ((BATCHES * FILES) as f64 / took, BATCHES as f64 / took);
     println!(
         "{batches:.0} batches/s, {files:.0} files/s, {:.0} operations/s",

@@ -1,22 +1,24 @@
-//! Volumes, and who belongs to them.
+//! Volumes, their replicas, and the tokens with which devices are enrolled.
 //!
 //! # Guarantees
-//! 1. A token is good once, for a while, and nobody can read it out of the database: only its hash
-//!    is kept.
+//! 1. A token is good once, for a while, and cannot be read out of the database: only its hash is
+//!    kept.
 //! 2. Replica numbers are never given twice, and no two replicas of a volume have the same name.
 //! 3. The serving machine's own replica cannot be shut out.
 
 use crate::limits::GUESS_WINDOW;
 use crate::names::unique_device;
 use crate::peer::Peer;
-use crate::refusal::{Outcome, Refusal, bad};
+use crate::refusal::{Outcome, RequestRefusal, bad_request};
 use crate::server::Server;
 use crate::volume::{chained_digest, volume_of};
 use std::time::Duration;
-use teal_meta::{CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, Write};
-use teal_proto::{DEVICE_NAME_MAX, Refused, is_device_name};
+use teal_meta::{
+    CommitRow, MetaError, ObjectRow, ReplicaRow, TokenRow, VolumeRow, WriteTransaction,
+};
+use teal_proto::{DEVICE_NAME_MAX, RefusalReply, is_device_name};
 use teal_types::{
-    Attributes, BatchId, BatchNo, CommitSeq, FileType, Incarnation, ObjectNo, ReplicaNo,
+    BatchId, BatchNo, CommitSeq, FileType, Incarnation, ObjectNo, ReplicaNo, ReplicatedAttributes,
     ServerIncarnation, Timestamp, VolumeId,
 };
 
@@ -42,26 +44,26 @@ pub struct ReplicaNote {
     pub device: String,
     /// When it said hello last.
     pub seen: Timestamp,
-    /// Whether it is connected, as far as the server can tell.
+    /// True while the replica is connected, as far as the server can tell.
     pub is_live: bool,
-    /// Whether it is the serving machine's own.
+    /// True for the serving machine's own replica.
     pub is_local: bool,
-    /// Whether it is shut out.
+    /// True while the replica is shut out.
     pub is_revoked: bool,
-    /// How far it surely has the history.
+    /// The commit up to which the replica surely has the history.
     pub position: CommitSeq,
 }
 
 /// Why a device is not enrolled.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
-    /// Nobody gave it out.
+    /// The server has not made this token.
     #[error("this is no token of this server; copy it whole, or make a new one there")]
     Wrong,
-    /// It was good once.
+    /// The token has enrolled a device before.
     #[error("this token has been used; make a new one on the server for each device")]
     Used,
-    /// It was good for a while.
+    /// The token's time is over.
     #[error("this token has expired; make a new one on the server")]
     Expired,
     /// Too many wrong ones.
@@ -69,35 +71,36 @@ pub enum EnrolError {
     TooManyWrong,
     /// No name for a device.
     #[error(
-        "{name:?} is no name for a device: 1 to {DEVICE_NAME_MAX} bytes without slashes and control characters"
+        "{name:?} is no name for a device: 1 to {DEVICE_NAME_MAX} bytes without slashes and \
+         control characters"
     )]
     Device {
-        /// What was given.
+        /// The name that was given.
         name: String,
     },
     /// The server cannot now.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] RefusalReply),
 }
 
-impl From<Refusal> for EnrolError {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestRefusal> for EnrolError {
+    fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal.0)
     }
 }
 
 impl From<MetaError> for EnrolError {
     fn from(error: MetaError) -> Self {
-        Refusal::from(error).into()
+        RequestRefusal::from(error).into()
     }
 }
 
-fn hash(secret: &[u8]) -> [u8; 32] {
+fn hash_secret(secret: &[u8]) -> [u8; 32] {
     *blake3::hash(secret).as_bytes()
 }
 
-/// Volume and secret of a token: eight and 32 hexadecimal digits.
-fn parse(token: &str) -> Option<(VolumeId, [u8; 16])> {
+/// Returns the volume and the secret of a token, which are eight and 32 hexadecimal digits.
+fn parse_token(token: &str) -> Option<(VolumeId, [u8; 16])> {
     let (volume, secret) = token.trim().split_once('-')?;
     let is_hex =
         |text: &str, len| text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -116,17 +119,19 @@ impl Server {
     ///
     /// # Errors
     /// In words, if the metadata cannot be written.
-    pub fn create_volume(&self, label: &str) -> Result<VolumeId, Refused> {
-        let now = self.clock().civil();
+    pub fn create_volume(&self, label: &str) -> Result<VolumeId, RefusalReply> {
+        let now = self.clock().civil_time();
+        // Numbers of volumes are drawn at random; the loop ends with the first one that is free.
         loop {
             let mut raw = [0; 4];
             self.entropy().fill(&mut raw);
             let volume = VolumeId::new(u32::from_le_bytes(raw));
             let made = self.write(volume, |txn| {
-                if volume == crate::domain::SERVER || txn.volume()?.is_some() {
+                // Number 0 is the server's own, and a number in use stays with its volume.
+                if volume == crate::domain::SERVER_VOLUME || txn.volume()?.is_some() {
                     return Ok(false);
                 }
-                begin(txn, label, now)?;
+                begin_volume(txn, label, now)?;
                 Ok(true)
             });
             if made.map_err(|refusal| refusal.0)? {
@@ -135,15 +140,15 @@ impl Server {
         }
     }
 
-    /// Every volume.
+    /// Returns every volume.
     ///
     /// # Errors
     /// In words, if the metadata cannot be read.
-    pub fn volumes(&self) -> Result<Vec<VolumeNote>, Refused> {
+    pub fn volumes(&self) -> Result<Vec<VolumeNote>, RefusalReply> {
         let volumes = self
             .meta()
             .volumes()
-            .map_err(|error| Refusal::from(error).0)?;
+            .map_err(|error| RequestRefusal::from(error).0)?;
         let note = |volume| {
             let row = self.read(volume, volume_of).map_err(|refusal| refusal.0)?;
             Ok(VolumeNote {
@@ -156,13 +161,13 @@ impl Server {
         volumes.into_iter().map(note).collect()
     }
 
-    /// A token that enrols one device within `lifetime`.
+    /// Makes a token that enrols one device within `lifetime`.
     ///
     /// # Errors
     /// In words: no such volume, or the metadata cannot be written.
-    pub fn token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, Refused> {
-        let secret = self.entropy().id();
-        let now = self.clock().civil();
+    pub fn make_token(&self, volume: VolumeId, lifetime: Duration) -> Result<String, RefusalReply> {
+        let secret = self.entropy().random_id();
+        let now = self.clock().civil_time();
         let secs = now
             .secs
             .saturating_add(i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX));
@@ -172,7 +177,7 @@ impl Server {
         };
         let put = self.write(volume, |txn| {
             volume_of(txn)?;
-            Ok(txn.put_token(&hash(&secret), &row)?)
+            Ok(txn.put_token(&hash_secret(&secret), &row)?)
         });
         put.map_err(|refusal| refusal.0)?;
         Ok(format!(
@@ -192,14 +197,15 @@ impl Server {
                 name: device.to_owned(),
             });
         }
-        if !self.guesses.lock().is_open(self.clock().monotonic()) {
+        // Checked before the database is read, so that guessing costs the server little.
+        if !self.guesses.lock().is_open(self.clock().monotonic_time()) {
             return Err(EnrolError::TooManyWrong);
         }
-        let now = self.clock().civil();
-        let enrolled = parse(token)
+        let now = self.clock().civil_time();
+        let enrolled = parse_token(token)
             .ok_or(EnrolError::Wrong)
             .and_then(|(volume, secret)| {
-                let hash = hash(&secret);
+                let hash = hash_secret(&secret);
                 teal_meta::write(self.meta(), volume, |txn| {
                     let row = txn.token(&hash)?.ok_or(EnrolError::Wrong)?;
                     if row.is_used {
@@ -208,6 +214,8 @@ impl Server {
                     if now > row.expires {
                         return Err(EnrolError::Expired);
                     }
+                    // Marked as used in the transaction that adds the replica, so that a token
+                    // enrols one device even if the server crashes.
                     txn.put_token(
                         &hash,
                         &TokenRow {
@@ -217,23 +225,25 @@ impl Server {
                     )?;
                     Ok(Peer {
                         volume,
-                        replica: add(txn, device, false, now)?,
+                        replica: add_replica(txn, device, false, now)?,
                     })
                 })
             });
+        // Only unknown tokens are guesses; used and expired ones were real.
         if matches!(enrolled, Err(EnrolError::Wrong)) {
-            self.guesses.lock().wrong();
+            self.guesses.lock().record_wrong();
         }
         enrolled
     }
 
-    /// The serving machine's own replica: enrolled without a token the first time. It owns the
-    /// object numbers of the first lease, which a volume has used that lived alone before.
+    /// Returns the serving machine's own replica, which is enrolled without a token the first time.
+    /// This replica owns the object numbers of the first lease, because a volume that lived alone
+    /// has used them.
     ///
     /// # Errors
     /// In words.
-    pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, Refused> {
-        let now = self.clock().civil();
+    pub fn local_replica(&self, volume: VolumeId, device: &str) -> Result<Peer, RefusalReply> {
+        let now = self.clock().civil_time();
         let replica = self.write(volume, |txn| {
             volume_of(txn)?;
             if let Some((replica, _)) = txn
@@ -244,12 +254,15 @@ impl Server {
                 return Ok(replica);
             }
             if !is_device_name(device) {
-                return bad(EnrolError::Device {
-                    name: device.to_owned(),
-                }
-                .to_string());
+                return bad_request(
+                    EnrolError::Device {
+                        name: device.to_owned(),
+                    }
+                    .to_string(),
+                );
             }
-            let replica = add(txn, device, true, now)?;
+            let replica = add_replica(txn, device, true, now)?;
+            // The first lease has the numbers of a volume that lived alone before it was served.
             if txn.lease(0)?.is_none() {
                 txn.put_lease(0, replica)?;
             }
@@ -266,15 +279,15 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn revoke(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), Refused> {
+    pub fn revoke(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), RefusalReply> {
         let revoked = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
-                return bad(format!(
+                return bad_request(format!(
                     "there is no device number {replica} in this volume"
                 ));
             };
             if row.is_local {
-                return bad(format!(
+                return bad_request(format!(
                     "device {replica} is the serving machine itself: it cannot be shut out"
                 ));
             }
@@ -282,6 +295,7 @@ impl Server {
             Ok(txn.put_replica(replica, &row)?)
         });
         revoked.map_err(|refusal| refusal.0)?;
+        // Comes after the durable change: a replica that is shut out now stays so after a restart.
         self.presence.lock().shut_out(Peer { volume, replica });
         Ok(())
     }
@@ -290,10 +304,10 @@ impl Server {
     ///
     /// # Errors
     /// In words.
-    pub fn readmit(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), Refused> {
+    pub fn readmit(&self, volume: VolumeId, replica: ReplicaNo) -> Result<(), RefusalReply> {
         let readmitted = self.write(volume, |txn| {
             let Some(mut row) = txn.replica(replica)? else {
-                return bad(format!(
+                return bad_request(format!(
                     "there is no device number {replica} in this volume"
                 ));
             };
@@ -305,37 +319,41 @@ impl Server {
         Ok(())
     }
 
-    /// Every replica of a volume.
+    /// Returns every replica of a volume.
     ///
     /// # Errors
     /// In words.
-    pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, Refused> {
+    pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, RefusalReply> {
         let rows = self
             .read(volume, |txn| Ok(txn.replicas()?))
             .map_err(|refusal| refusal.0)?;
-        let (room, now) = (self.presence.lock(), self.clock().monotonic());
+        // One lock for all replicas, so that the list shows one moment.
+        let (presence, now) = (self.presence.lock(), self.clock().monotonic_time());
         let note = |(replica, row): (ReplicaNo, ReplicaRow)| ReplicaNote {
             replica,
-            is_live: room.is_live(Peer { volume, replica }, now),
+            is_live: presence.is_live(Peer { volume, replica }, now),
             device: row.device,
             seen: row.seen,
             is_local: row.is_local,
             is_revoked: row.is_revoked,
-            position: row.position.max(room.position(Peer { volume, replica })),
+            // The running server may know a newer position than its database.
+            position: row
+                .position
+                .max(presence.position(Peer { volume, replica })),
         };
         Ok(rows.into_iter().map(note).collect())
     }
 }
 
-/// The first commit of a volume: its root, whose attributes are anybody's to set.
-fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
+/// Makes the first commit of a volume: its root, which every replica may set the attributes of.
+fn begin_volume(txn: &mut dyn WriteTransaction, label: &str, now: Timestamp) -> Outcome<()> {
     let (seq, none) = (CommitSeq::new(1), CommitSeq::new(0));
-    let attributes = Attributes {
+    let attributes = ReplicatedAttributes {
         perm: 0o755,
         mtime: now,
         ctime: now,
         btime: now,
-        ..Attributes::default()
+        ..ReplicatedAttributes::default()
     };
     let root = ObjectRow {
         kind: FileType::Dir,
@@ -349,9 +367,15 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
         xattr_seq: none,
     };
     txn.put_object(ObjectNo::ROOT, Some(&root))?;
+    // The root has a row in history, too, so that its past can be asked for.
     txn.remember_object(ObjectNo::ROOT, seq, Some(&root))?;
     txn.add_change(seq, ObjectNo::ROOT, &Some(Vec::new()))?;
-    let digest = chained_digest(&[0; 32], seq, BatchId::default(), &hash(label.as_bytes()));
+    let digest = chained_digest(
+        &[0; 32],
+        seq,
+        BatchId::default(),
+        &hash_secret(label.as_bytes()),
+    );
     txn.add_commit(
         seq,
         &CommitRow {
@@ -374,7 +398,12 @@ fn begin(txn: &mut dyn Write, label: &str, now: Timestamp) -> Outcome<()> {
     Ok(txn.put_volume(&volume)?)
 }
 
-fn add(txn: &mut dyn Write, device: &str, is_local: bool, now: Timestamp) -> Outcome<ReplicaNo> {
+fn add_replica(
+    txn: &mut dyn WriteTransaction,
+    device: &str,
+    is_local: bool,
+    now: Timestamp,
+) -> Outcome<ReplicaNo> {
     let device = unique_device(txn, device, None)?;
     let mut volume = volume_of(txn)?;
     let replica = volume.next_replica;
@@ -390,5 +419,9 @@ fn add(txn: &mut dyn Write, device: &str, is_local: bool, now: Timestamp) -> Out
         seen: now,
     };
     txn.put_replica(replica, &row)?;
+    debug_assert!(
+        replica < volume.next_replica,
+        "numbers of replicas are counted up"
+    );
     Ok(replica)
 }

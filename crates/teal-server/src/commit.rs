@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. *Once*: a batch is known by replica, incarnation, counter and digest; again, it is answered
 //!    as before and nothing happens.
-//! 2. *Nobody's twin*: a counter that belongs to another batch, or an incarnation that is not the
-//!    present one, is a copied store.
+//! 2. *No twins*: a counter that belongs to another batch, or an incarnation that is not the
+//!    present one, means that the store is a copy.
 //! 3. *Whole*: every chunk it names is durable, and pinned until the names are.
 //! 4. *Always*: what cannot be done as it was meant becomes a conflict that is shown; only nonsense
 //!    is refused.
@@ -14,29 +14,29 @@
 
 mod appends;
 mod content;
+mod execution;
 mod finish;
 mod placements;
-mod rebirth;
 mod removals;
+mod revival;
 mod snapshots;
 mod states;
-mod work;
 
 use crate::peer::Peer;
 use crate::recent::CommitConcern;
-use crate::refusal::{Outcome, Refusal, bad, refuse};
+use crate::refusal::{Outcome, RequestRefusal, bad_request, refuse};
 use crate::rules::valid;
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use crate::volume::{chained_digest, current_replica, volume_of};
+use execution::BatchExecution;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use teal_chunk::ChunkStore;
-use teal_meta::{BatchRow, CommitRow, Read, Write};
-use teal_proto::{RefusalCode, Reply, batch_digest, decode_ops, encode_ops};
+use teal_meta::{BatchRow, CommitRow, ReadTransaction, WriteTransaction};
+use teal_proto::{RefusalCode, ServerReply, batch_digest, decode_ops, encode_ops};
 use teal_types::limits::{BATCH_BYTES_MAX, BATCH_PARTS_MAX};
-use teal_types::{BatchId, ChunkId, CommitSeq, FileType, ObjectNo, Op, Source, Timestamp};
-use work::Work;
+use teal_types::{BatchId, ChunkId, CommitSeq, FileType, ObjectNo, Op, PieceSource, Timestamp};
 
 /// A batch as its author names it.
 #[derive(Debug, Clone, Copy)]
@@ -46,60 +46,70 @@ pub(crate) struct BatchName {
     pub(crate) digest: [u8; 32],
 }
 
-/// What carrying out a batch has done, for the counters.
+/// The result of a commit, for the counters and the notifications.
 struct CommitOutcome {
     seq: CommitSeq,
     ops: usize,
     conflicts: usize,
-    climbed: u64,
-    /// What it changed, unless it had been carried out before.
+    ancestor_steps: u64,
+    /// The objects that the batch changed; `None` if it had been committed before.
     concern: Option<Arc<CommitConcern>>,
 }
 
 impl Server {
-    pub(crate) fn stage(
+    pub(crate) fn stage_part(
         &self,
         peer: Peer,
         batch: BatchId,
         part: u32,
         ops: &[Op],
-    ) -> Outcome<Reply> {
+    ) -> Outcome<ServerReply> {
         let no = batch.batch;
         if part >= BATCH_PARTS_MAX || no.is_none() || i64::try_from(no.get()).is_err() {
-            return bad(format!(
-                "part {part} of batch {no}: batches count from 1, parts from 0 below {BATCH_PARTS_MAX}"
+            return bad_request(format!(
+                "part {part} of batch {no}: batches count from 1, parts from 0 below \
+                 {BATCH_PARTS_MAX}"
             ));
         }
-        if let Some(fault) = ops.iter().find_map(valid::fault) {
-            return bad(fault);
+        // Operations are checked part by part, before anything is stored.
+        if let Some(fault) = ops.iter().find_map(valid::find_fault) {
+            return bad_request(fault);
         }
         let bytes = encode_ops(ops)
-            .map_err(|error| Refusal::new(RefusalCode::BadRequest, error.to_string()))?;
+            .map_err(|error| RequestRefusal::new(RefusalCode::BadRequest, error.to_string()))?;
+        // Parts need not be durable: after a crash the commit finds them missing, and the client
+        // stages them again.
         self.write_soon(peer.volume, |txn| {
             let replica = current_replica(txn, peer, batch.incarnation)?;
             if batch.batch <= replica.last_batch {
                 // Committed already; the commit will say so, or that it is another one.
                 return Ok(());
             }
-            let staged = txn.staged(peer.replica)?;
-            let is_other =
-                |of: &&teal_meta::StagedPart| (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part);
+            let staged = txn.staged_parts(peer.replica)?;
+            // A part that comes again replaces itself, and does not count twice.
+            let is_other = |of: &&teal_meta::StagedPart| {
+                (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part)
+            };
             let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
             let is_new = !staged.iter().any(|of| !is_other(&of));
-            if held + bytes.len() as u64 > BATCH_BYTES_MAX || (is_new && staged.len() >= BATCH_PARTS_MAX as usize) {
+            if held + bytes.len() as u64 > BATCH_BYTES_MAX
+                || (is_new && staged.len() >= BATCH_PARTS_MAX as usize)
+            {
                 let words = format!(
-                    "more than {BATCH_BYTES_MAX} bytes of operations wait for their commit: commit smaller batches"
+                    "more than {BATCH_BYTES_MAX} bytes of operations wait for their commit: \
+                     commit smaller batches"
                 );
                 return refuse(RefusalCode::Busy, words);
             }
-            Ok(txn.stage(batch, part, &bytes)?)
+            Ok(txn.stage_part(batch, part, &bytes)?)
         })?;
-        Ok(Reply::Done)
+        Ok(ServerReply::Done)
     }
 
-    pub(crate) fn commit(&self, peer: Peer, named: BatchName) -> Outcome<Reply> {
-        if let Some(seq) = self.read(peer.volume, |txn| committed(txn, peer, &named))? {
-            return Ok(Reply::Committed { seq });
+    pub(crate) fn commit_batch(&self, peer: Peer, named: BatchName) -> Outcome<ServerReply> {
+        // A batch that was committed before is answered without its parts, which are gone by then.
+        if let Some(seq) = self.read(peer.volume, |txn| committed_seq(txn, peer, &named))? {
+            return Ok(ServerReply::Committed { seq });
         }
         let ops = self.read(peer.volume, |txn| staged_ops(txn, &named))?;
         let chunks: Vec<ChunkId> = ops
@@ -108,25 +118,26 @@ impl Server {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
+        // The pin protects the chunks from a collection until history names them.
         let pin = self.chunks().pin(&chunks)?;
         // Their author has them with all that is in them.
         for filter in self.presence.lock().filters_of(peer) {
-            filter.add(ops.iter().filter_map(new_dir));
+            filter.add_objects(ops.iter().filter_map(new_dir));
         }
-        let (now, draw) = (self.clock().civil(), self.draw());
-        let work = |txn: &mut dyn Write| {
+        let (now, draw) = (self.clock().civil_time(), self.draw_number());
+        let work = |txn: &mut dyn WriteTransaction| {
             // Another connection of the same client may have been faster.
-            if let Some(seq) = committed(txn, peer, &named)? {
+            if let Some(seq) = committed_seq(txn, peer, &named)? {
                 return Ok(CommitOutcome {
                     seq,
                     ops: 0,
                     conflicts: 0,
-                    climbed: 0,
+                    ancestor_steps: 0,
                     concern: None,
                 });
             }
             let done = carry_out((txn, self.chunks()), peer, &named, &ops, (now, draw))?;
-            // In the order of the commits, before anybody can see this one.
+            // Commits are remembered in their order, and before a reader can see this one.
             if let Some(concern) = &done.concern {
                 self.presence.lock().remember_commit(peer.volume, concern);
             }
@@ -137,28 +148,36 @@ impl Server {
         } else {
             self.write(peer.volume, work)?
         };
+        // History names the chunks from now on.
         drop(pin);
-        self.uploads.lock().named(peer, &chunks);
+        self.uploads.lock().record_named(peer, &chunks);
         self.counters()
-            .committed(done.ops, done.conflicts, done.climbed);
+            .count_commit(done.ops, done.conflicts, done.ancestor_steps);
         if let Some(concern) = &done.concern {
             self.presence.lock().notify_of_commit(peer.volume, concern);
         }
-        Ok(Reply::Committed { seq: done.seq })
+        Ok(ServerReply::Committed { seq: done.seq })
     }
 }
 
 /// Returns where a batch has its place in history, if it has one.
-fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<CommitSeq>> {
+fn committed_seq(
+    txn: &dyn ReadTransaction,
+    peer: Peer,
+    named: &BatchName,
+) -> Outcome<Option<CommitSeq>> {
+    // An old incarnation is refused before its batches are looked at.
     let replica = current_replica(txn, peer, named.id.incarnation)?;
     if named.id.batch > replica.last_batch || bug(Bug::BatchTwice) {
         return Ok(None);
     }
     match txn.batch(named.id)? {
         Some(batch) if batch.digest == named.digest => Ok(Some(batch.seq)),
+        // A counter up to the last one, without a row of this digest, was used by another batch.
         _ => {
             let words = format!(
-                "batch {} of this device is known as another one: its store is a copy of one that went on; it gets a new incarnation",
+                "batch {} of this device is known as another one: its store is a copy of one that \
+                 went on; it gets a new incarnation",
                 named.id.batch
             );
             refuse(RefusalCode::Cloned, words)
@@ -166,10 +185,11 @@ fn committed(txn: &dyn Read, peer: Peer, named: &BatchName) -> Outcome<Option<Co
     }
 }
 
-/// The operations of a batch, from its parts.
-fn staged_ops(txn: &dyn Read, named: &BatchName) -> Outcome<Vec<Op>> {
+/// Returns the operations of a batch, put together from its parts.
+fn staged_ops(txn: &dyn ReadTransaction, named: &BatchName) -> Outcome<Vec<Op>> {
+    // Bounded before the loop, because the number comes from the client.
     if named.parts > BATCH_PARTS_MAX {
-        return bad(format!(
+        return bad_request(format!(
             "a batch of {} parts; at most {BATCH_PARTS_MAX} are allowed",
             named.parts
         ));
@@ -196,15 +216,16 @@ fn staged_ops(txn: &dyn Read, named: &BatchName) -> Outcome<Vec<Op>> {
     }
     let mut ops = Vec::new();
     for part in parts {
+        // The parts were checked when they were staged, so a failure here means damage.
         ops.extend(
             decode_ops(&part)
-                .map_err(|error| Refusal::new(RefusalCode::Damaged, error.to_string()))?,
+                .map_err(|error| RequestRefusal::new(RefusalCode::Damaged, error.to_string()))?,
         );
     }
     Ok(ops)
 }
 
-/// The directory that an operation makes.
+/// Returns the directory that an operation makes.
 fn new_dir(op: &Op) -> Option<ObjectNo> {
     match op {
         Op::Create {
@@ -222,13 +243,13 @@ fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
         _ => &[],
     };
     pieces.iter().filter_map(|piece| match piece.source {
-        Source::Chunk { id, .. } => Some(id),
-        Source::Hole => None,
+        PieceSource::Chunk { id, .. } => Some(id),
+        PieceSource::Hole => None,
     })
 }
 
 fn carry_out(
-    (txn, chunks): (&mut dyn Write, &ChunkStore),
+    (txn, chunks): (&mut dyn WriteTransaction, &ChunkStore),
     peer: Peer,
     named: &BatchName,
     ops: &[Op],
@@ -236,11 +257,17 @@ fn carry_out(
 ) -> Outcome<CommitOutcome> {
     let mut replica = current_replica(txn, peer, named.id.incarnation)?;
     let volume = volume_of(txn)?;
+    // Commits are numbered without gaps.
     let seq = CommitSeq::new(volume.head.get() + 1);
-    let mut work = Work {
+    debug_assert!(
+        named.id.batch > replica.last_batch || bug(Bug::BatchTwice),
+        "batches are counted up"
+    );
+    let mut work = BatchExecution {
         author: named.id.author(),
         device: replica.device.clone(),
         seq,
+        // Time in history never goes back, even if the clock does.
         now: clock.max(volume.time),
         draw,
         volume,
@@ -249,24 +276,26 @@ fn carry_out(
         objects: HashMap::new(),
         entries: BTreeMap::new(),
         xattrs: BTreeMap::new(),
-        changed: BTreeMap::new(),
+        changed_ranges: BTreeMap::new(),
         touched: BTreeSet::new(),
-        anywhere: BTreeSet::new(),
-        seen: seen(ops),
-        copies: HashMap::new(),
-        same: BTreeSet::new(),
-        lies: BTreeSet::new(),
-        notes: Vec::new(),
-        above: HashMap::new(),
-        climbed: 0,
+        changed_anywhere: BTreeSet::new(),
+        author_seen: seen_by_author(ops),
+        conflict_copies: HashMap::new(),
+        confirmed: BTreeSet::new(),
+        changed_places: BTreeSet::new(),
+        conflicts: Vec::new(),
+        ancestors: HashMap::new(),
+        ancestor_steps: 0,
     };
-    work.run(if bug(Bug::HalfABatch) && ops.len() > 6 {
+    work.apply_ops(if bug(Bug::HalfABatch) && ops.len() > 6 {
         &ops[..ops.len() / 2]
     } else {
         ops
     })?;
-    let (conflicts, climbed) = (work.notes.len(), work.climbed);
-    let concern = Some(Arc::new(work.close(named.id, &named.digest)?));
+    let (conflicts, ancestor_steps) = (work.conflicts.len(), work.ancestor_steps);
+    let concern = Some(Arc::new(work.finish_commit(named.id, &named.digest)?));
+    // The batch's row and its staged parts change in one transaction: a batch either waits or is
+    // committed.
     let row = BatchRow {
         digest: named.digest,
         seq,
@@ -279,14 +308,14 @@ fn carry_out(
         seq,
         ops: ops.len(),
         conflicts,
-        climbed,
+        ancestor_steps,
         concern,
     })
 }
 
-/// Up to where history had been applied when the author of a batch changed the content of each
-/// object, or else the rest of its state.
-fn seen(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
+/// Returns for each object the commit up to which history had been applied when the author changed
+/// its content, or the rest of its state if the content is unchanged.
+fn seen_by_author(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
     let mut rest: HashMap<ObjectNo, CommitSeq> = HashMap::new();
     let mut content = HashMap::new();
     for op in ops {
@@ -301,13 +330,15 @@ fn seen(ops: &[Op]) -> HashMap<ObjectNo, CommitSeq> {
             Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
         }
     }
+    // The base of a content change counts more than that of the rest.
     rest.extend(content);
     rest
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// Carries out the operations, in the order of their kinds.
-    fn run(&mut self, ops: &[Op]) -> Outcome<()> {
+    fn apply_ops(&mut self, ops: &[Op]) -> Outcome<()> {
+        // Objects are made first, because names and content of the batch refer to them.
         for op in ops {
             if let Op::Create {
                 object,
@@ -316,17 +347,20 @@ impl Work<'_> {
                 target,
             } = op
             {
-                self.create(*object, *kind, attributes, target)?;
+                self.create_object(*object, *kind, attributes, target)?;
             }
         }
         let is_placed = |op: &Op| matches!(op, Op::Place { .. } | Op::Move { .. });
+        // An object that gets a name in this batch must not go with its old one.
         let named: HashSet<ObjectNo> = ops
             .iter()
             .filter(|op| is_placed(op))
             .map(Op::object)
             .collect();
-        let found = self.removals(ops, &named)?;
-        self.placements(ops, &found)?;
+        // Old names are taken away before new ones are placed, so that a batch can swap two names.
+        let found = self.carry_out_removals(ops, &named)?;
+        self.carry_out_placements(ops, &found)?;
+        // States come last: by now it is decided which objects are live.
         for op in ops {
             match op {
                 Op::SetAttributes {
@@ -351,7 +385,7 @@ impl Work<'_> {
                     object,
                     base,
                     change,
-                } => self.append(*object, *base, change, ops)?,
+                } => self.append_content(*object, *base, change, ops)?,
                 Op::Create { .. } | Op::Remove { .. } | Op::Place { .. } | Op::Move { .. } => {}
             }
         }
@@ -359,13 +393,18 @@ impl Work<'_> {
     }
 
     /// Writes the history of the batch and the commit itself; what it changed.
-    pub(crate) fn close(
+    pub(crate) fn finish_commit(
         mut self,
         batch: BatchId,
         batch_digest: &[u8; 32],
     ) -> Outcome<CommitConcern> {
-        let concern = self.remember()?;
-        for note in std::mem::take(&mut self.notes) {
+        debug_assert_eq!(
+            self.seq.get(),
+            self.volume.head.get() + 1,
+            "commits have no gaps"
+        );
+        let concern = self.store_history()?;
+        for note in std::mem::take(&mut self.conflicts) {
             self.txn
                 .put_conflict(self.volume.next_conflict, Some(&note))?;
             self.volume.next_conflict += 1;

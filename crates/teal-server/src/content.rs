@@ -14,8 +14,8 @@ use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use std::ops::Range;
 use teal_chunk::ChunkError;
-use teal_meta::{ExtentRow, Read};
-use teal_proto::{Data, Got, REPLY_BYTES, Reply, Want};
+use teal_meta::{ExtentRow, ReadTransaction};
+use teal_proto::{ContentAnswer, REPLY_BYTES, ReplyPiece, ServerReply, WantedRange};
 use teal_types::ChunkId;
 
 /// Extents looked at in one go.
@@ -23,47 +23,56 @@ const WINDOW: u64 = 4 << 20;
 /// The longest stretch answered to one want, holes included.
 const SPAN_MAX: u64 = 1 << 30;
 
-/// What to read for one want.
-pub(crate) struct Plan {
+/// The extents to read for one wanted range.
+pub(crate) struct ReadPlan {
     pub(crate) len: u64,
     pub(crate) extents: Vec<ExtentRow>,
 }
 
 impl Server {
-    pub(crate) fn read_content(&self, peer: Peer, wants: &[Want]) -> Outcome<Reply> {
+    pub(crate) fn read_content(&self, peer: Peer, wants: &[WantedRange]) -> Outcome<ServerReply> {
         check_count(wants.len())?;
+        // One transaction for all wants, so that the answer is about one state.
         let plans = self.read(peer.volume, |txn| {
             let (mut plans, mut room) = (Vec::new(), REPLY_BYTES);
             for want in wants {
+                // Every reply answers at least one want, so that the client gets on.
                 if room <= ITEM_BYTES && !plans.is_empty() {
                     break;
                 }
-                plans.push(plan(txn, want, &mut room)?);
+                plans.push(plan_read(txn, want, &mut room)?);
             }
             Ok(plans)
         })?;
+        // Chunks never change, so they are read after the transaction.
         let mut last = None;
         let got = plans.into_iter().map(|plan| match plan {
-            None => Ok(Got::Stale),
-            Some(plan) => self.fetch(&plan, &mut last),
+            None => Ok(ContentAnswer::Stale),
+            Some(plan) => self.fetch_content(&plan, &mut last),
         });
-        Ok(Reply::Data(got.collect::<Outcome<_>>()?))
+        Ok(ServerReply::Data(got.collect::<Outcome<_>>()?))
     }
 
     /// Reads what a plan says. `last`: the chunk that was read last, which often has the next piece
     /// too.
-    pub(crate) fn fetch(&self, plan: &Plan, last: &mut Option<(ChunkId, Vec<u8>)>) -> Outcome<Got> {
+    pub(crate) fn fetch_content(
+        &self,
+        plan: &ReadPlan,
+        last: &mut Option<(ChunkId, Vec<u8>)>,
+    ) -> Outcome<ContentAnswer> {
         let mut pieces = Vec::with_capacity(plan.extents.len());
         for extent in &plan.extents {
+            // Neighbouring extents often come from one chunk, which is read once.
             if last
                 .as_ref()
                 .is_none_or(|(chunk, _)| *chunk != extent.chunk)
             {
                 match self.chunks().get(&extent.chunk) {
                     Ok(content) => *last = Some((extent.chunk, content)),
+                    // Damage is an answer and no refusal, because other pieces may be whole.
                     Err(error @ (ChunkError::Absent { .. } | ChunkError::Damaged { .. })) => {
                         log::warn!("{error}");
-                        return Ok(Got::Damaged);
+                        return Ok(ContentAnswer::Damaged);
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -78,41 +87,53 @@ impl Server {
                     "chunk {} is shorter than the extent that names it",
                     extent.chunk
                 );
-                return Ok(Got::Damaged);
+                return Ok(ContentAnswer::Damaged);
             };
-            pieces.push(Data {
+            pieces.push(ReplyPiece {
                 offset: extent.offset,
                 bytes: bytes.to_vec().into(),
             });
         }
         self.counters()
-            .sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
-        Ok(Got::Is {
+            .count_sent(pieces.iter().map(|piece| piece.bytes.len()).sum());
+        Ok(ContentAnswer::Is {
             len: plan.len,
             pieces,
         })
     }
 }
 
-/// `None`: the content is another one by now.
-fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> {
+/// Decides what to read for one wanted range, with `room` bytes left in the reply; `None` if the
+/// content is another one by now.
+fn plan_read(
+    txn: &dyn ReadTransaction,
+    want: &WantedRange,
+    room: &mut usize,
+) -> Outcome<Option<ReadPlan>> {
     let row = txn
         .object(want.object)?
         .filter(|row| row.data_seq == want.data_seq || bug(Bug::OtherContent));
     let Some(row) = row else { return Ok(None) };
+    // A range beyond the end of the file is answered as far as it exists.
     let end = want
         .offset
         .saturating_add(want.len.min(SPAN_MAX))
         .min(row.size);
-    let mut plan = Plan {
+    let mut plan = ReadPlan {
         len: 0,
         extents: Vec::new(),
     };
     let mut at = want.offset;
     while at < end {
+        // Extents are read window by window, so that a long want does not hold all of them in
+        // memory.
         let to = end.min(at + WINDOW);
         let extents = txn.extents(want.object, at..to)?;
-        let answered = plan.add(&extents, at..to, room);
+        let answered = plan.add_extents(&extents, at..to, room);
+        debug_assert!(
+            (at..=to).contains(&answered),
+            "an answer lies within its window"
+        );
         plan.len += answered - at;
         if answered < to {
             break;
@@ -122,10 +143,10 @@ fn plan(txn: &dyn Read, want: &Want, room: &mut usize) -> Outcome<Option<Plan>> 
     Ok(Some(plan))
 }
 
-impl Plan {
+impl ReadPlan {
     /// Takes up the extents of a range, cut to it and to the room in the reply. Returns up to where
     /// the range is answered.
-    pub(crate) fn add(
+    pub(crate) fn add_extents(
         &mut self,
         extents: &[ExtentRow],
         range: Range<u64>,
@@ -134,6 +155,7 @@ impl Plan {
         for extent in extents {
             let start = extent.offset.max(range.start);
             let end = (extent.offset + extent.len).min(range.end);
+            // Each piece takes some bytes beside its content.
             let free = room.saturating_sub(ITEM_BYTES) as u64;
             let len = (end - start).min(free);
             if len > 0 {
@@ -147,6 +169,7 @@ impl Plan {
                     start: start_in_chunk,
                 });
             }
+            // The room is used up, so the answer ends here.
             if len < end - start {
                 return start + len;
             }

@@ -1,11 +1,11 @@
-//! What the server has done, for people.
+//! The counters of the server.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use teal_proto::{REQUEST_KINDS, Request};
+use teal_proto::{ClientRequest, REQUEST_KINDS};
 
-/// What a server has done since it was opened.
+/// The numbers of requests, commits and bytes since a server was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ServerCounts {
     /// Requests, by [`REQUEST_KINDS`].
     pub requests: [u64; REQUEST_KINDS.len()],
     /// Requests that were refused.
@@ -17,7 +17,7 @@ pub struct Counts {
     /// Conflicts they met.
     pub conflicts: u64,
     /// Directories passed on the way up, to see that none is put into itself.
-    pub climbed: u64,
+    pub ancestor_steps: u64,
     /// Bytes of chunks that came.
     pub received_bytes: u64,
     /// Bytes of content that went out.
@@ -25,44 +25,44 @@ pub struct Counts {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct ServerCounters {
     requests: [AtomicU64; REQUEST_KINDS.len()],
     refused: AtomicU64,
     commits: AtomicU64,
     ops: AtomicU64,
     conflicts: AtomicU64,
-    climbed: AtomicU64,
+    ancestor_steps: AtomicU64,
     received: AtomicU64,
     sent: AtomicU64,
 }
 
-impl Counters {
-    pub(crate) fn asked(&self, request: &Request) {
+impl ServerCounters {
+    pub(crate) fn count_request(&self, request: &ClientRequest) {
         self.requests[request.kind()].fetch_add(1, Relaxed);
     }
-    pub(crate) fn refused(&self) {
+    pub(crate) fn count_refusal(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
-    pub(crate) fn committed(&self, ops: usize, conflicts: usize, climbed: u64) {
+    pub(crate) fn count_commit(&self, ops: usize, conflicts: usize, ancestor_steps: u64) {
         self.commits.fetch_add(1, Relaxed);
         self.ops.fetch_add(ops as u64, Relaxed);
         self.conflicts.fetch_add(conflicts as u64, Relaxed);
-        self.climbed.fetch_add(climbed, Relaxed);
+        self.ancestor_steps.fetch_add(ancestor_steps, Relaxed);
     }
-    pub(crate) fn received(&self, bytes: usize) {
+    pub(crate) fn count_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);
     }
-    pub(crate) fn sent(&self, bytes: usize) {
+    pub(crate) fn count_sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Relaxed);
     }
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
+    pub(crate) fn snapshot(&self) -> ServerCounts {
+        ServerCounts {
             requests: std::array::from_fn(|kind| self.requests[kind].load(Relaxed)),
             refused: self.refused.load(Relaxed),
             commits: self.commits.load(Relaxed),
             ops: self.ops.load(Relaxed),
             conflicts: self.conflicts.load(Relaxed),
-            climbed: self.climbed.load(Relaxed),
+            ancestor_steps: self.ancestor_steps.load(Relaxed),
             received_bytes: self.received.load(Relaxed),
             sent_bytes: self.sent.load(Relaxed),
         }

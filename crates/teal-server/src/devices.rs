@@ -1,9 +1,9 @@
 //! The drives of a volume: which there are, and to whom each is attached.
 //!
 //! # Guarantees
-//! 1. A drive that is attached twice at once, because it was copied, is noticed: who tells of an
-//!    attachment that is not the last one is refused while the other is here, and known for a copy
-//!    otherwise.
+//! 1. A drive that is attached twice at once, because it was copied, is noticed. A drive that tells
+//!    of another attachment than the last one is refused while the other is attached, and known for
+//!    a copy otherwise.
 //! 2. Numbers of drives are never given twice.
 //!
 //! # Bytes of the setting `devices` of a volume, little-endian
@@ -22,12 +22,13 @@
 
 use crate::hello::replica_of;
 use crate::peer::Peer;
-use crate::refusal::{Outcome, bad, refuse};
+use crate::refusal::{Outcome, bad_request, refuse};
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
-use teal_meta::{Read, Write};
+use teal_meta::{ReadTransaction, WriteTransaction};
 use teal_proto::{
-    DEVICE_NAME_MAX, DEVICES_MAX, DeviceAsk, DeviceNote, RefusalCode, Reply, is_device_name,
+    DEVICE_NAME_MAX, DEVICES_MAX, DeviceNote, DeviceRequest, RefusalCode, ServerReply,
+    is_device_name,
 };
 use teal_types::ReplicaNo;
 
@@ -38,7 +39,7 @@ const ATTACHED: u8 = 2;
 
 /// One drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Row {
+struct DriveRow {
     device: u32,
     bytes: u64,
     nonce: u64,
@@ -51,15 +52,58 @@ struct Row {
 
 /// All drives, and the highest number given.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Rows {
-    highest: u32,
-    rows: Vec<Row>,
+struct DriveTable {
+    highest_number: u32,
+    rows: Vec<DriveRow>,
 }
 
-impl Rows {
+/// Reads the bytes of a table from their beginning.
+struct TableReader<'a>(&'a [u8]);
+
+impl<'a> TableReader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self, len: usize) -> Option<u64> {
+        debug_assert!(len <= 8, "a number has at most 64 bits");
+        // Numbers are little-endian: the last byte is the highest.
+        let bytes = self.take(len)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = self.number(1)? as usize;
+        String::from_utf8(self.take(len)?.to_vec()).ok()
+    }
+
+    fn row(&mut self) -> Option<DriveRow> {
+        let device = self.number(4)? as u32;
+        let bytes = self.number(8)?;
+        let nonce = self.number(8)?;
+        let flags = self.number(1)? as u8;
+        let replica = ReplicaNo::new(self.number(4)? as u32);
+        let name = self.text()?;
+        let profile = self.text()?;
+        Some(DriveRow {
+            device,
+            bytes,
+            nonce,
+            portable: flags & PORTABLE != 0,
+            is_attached: flags & ATTACHED != 0,
+            replica,
+            name,
+            profile,
+        })
+    }
+}
+
+impl DriveTable {
     fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        out.extend(self.highest.to_le_bytes());
+        out.extend(self.highest_number.to_le_bytes());
         for row in &self.rows {
             out.extend(row.device.to_le_bytes());
             out.extend(row.bytes.to_le_bytes());
@@ -70,6 +114,10 @@ impl Rows {
             );
             out.extend(row.replica.get().to_le_bytes());
             for text in [&row.name, &row.profile] {
+                debug_assert!(
+                    text.len() <= usize::from(u8::MAX),
+                    "names of drives are short"
+                );
                 out.push(text.len() as u8);
                 out.extend(text.as_bytes());
             }
@@ -77,75 +125,46 @@ impl Rows {
         out
     }
 
+    /// Returns the table that has these bytes; `None` if they are no table of this version.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = bytes;
-        let mut take = |len: usize| {
-            let (head, tail) = rest.split_at_checked(len)?;
-            rest = tail;
-            Some((head, tail.is_empty()))
-        };
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
-        };
-        if take(1)?.0 != [VERSION] {
+        let mut reader = TableReader(bytes);
+        if reader.take(1)? != [VERSION] {
             return None;
         }
-        let (highest, mut is_end) = take(4)?;
-        let (highest, mut rows) = (number(highest) as u32, Vec::new());
-        while !is_end {
-            let mut long = |len| Some(number(take(len)?.0));
-            let (device, bytes, nonce) = (long(4)? as u32, long(8)?, long(8)?);
-            let flags = long(1)? as u8;
-            let replica = ReplicaNo::new(long(4)? as u32);
-            let mut text = || {
-                let len = usize::from(*take(1)?.0.first()?);
-                let (text, last) = take(len)?;
-                Some((String::from_utf8(text.to_vec()).ok()?, last))
-            };
-            let (name, profile);
-            ((name, _), (profile, is_end)) = (text()?, text()?);
-            let (portable, is_attached) = (flags & PORTABLE != 0, flags & ATTACHED != 0);
-            rows.push(Row {
-                device,
-                bytes,
-                nonce,
-                portable,
-                is_attached,
-                replica,
-                name,
-                profile,
-            });
+        let highest_number = reader.number(4)? as u32;
+        let mut rows = Vec::new();
+        // The rows have no count: they go on to the end of the bytes.
+        while !reader.0.is_empty() {
+            rows.push(reader.row()?);
         }
-        Some(Self { highest, rows })
+        Some(Self {
+            highest_number,
+            rows,
+        })
     }
 
-    fn of(txn: &dyn Read) -> Outcome<Self> {
+    fn load(txn: &dyn ReadTransaction) -> Outcome<Self> {
         let Some(bytes) = txn.setting(KEY)? else {
             return Ok(Self::default());
         };
-        Self::decode(&bytes).map_or_else(
-            || {
-                refuse(
-                    RefusalCode::Damaged,
-                    "the volume's list of drives is damaged",
-                )
-            },
-            Ok,
-        )
+        match Self::decode(&bytes) {
+            Some(table) => Ok(table),
+            None => refuse(
+                RefusalCode::Damaged,
+                "the volume's list of drives is damaged",
+            ),
+        }
     }
 
-    fn keep(&self, txn: &mut dyn Write) -> Outcome<()> {
+    fn save(&self, txn: &mut dyn WriteTransaction) -> Outcome<()> {
         Ok(txn.put_setting(KEY, &self.encode())?)
     }
 
-    fn find(&mut self, device: u32) -> Outcome<&mut Row> {
+    fn find_drive(&mut self, device: u32) -> Outcome<&mut DriveRow> {
         let row = self.rows.iter_mut().find(|row| row.device == device);
         row.map_or_else(
             || {
-                bad(format!(
+                bad_request(format!(
                     "this volume knows no drive of the number {device}: it was removed"
                 ))
             },
@@ -154,7 +173,7 @@ impl Rows {
     }
 }
 
-fn note(txn: &dyn Read, row: &Row, is_copy: bool) -> Outcome<DeviceNote> {
+fn device_note(txn: &dyn ReadTransaction, row: &DriveRow, is_copy: bool) -> Outcome<DeviceNote> {
     let machine = txn
         .replica(row.replica)?
         .map(|replica| replica.device)
@@ -171,77 +190,76 @@ fn note(txn: &dyn Read, row: &Row, is_copy: bool) -> Outcome<DeviceNote> {
 }
 
 impl Server {
-    pub(crate) fn devices(&self, peer: Peer, ask: DeviceAsk) -> Outcome<Reply> {
-        if ask == DeviceAsk::List {
+    pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceRequest) -> Outcome<ServerReply> {
+        // A list needs no transaction that writes.
+        if ask == DeviceRequest::List {
             let notes = self.read(peer.volume, |txn| {
-                Rows::of(txn)?
+                DriveTable::load(txn)?
                     .rows
                     .iter()
-                    .map(|row| note(txn, row, false))
+                    .map(|row| device_note(txn, row, false))
                     .collect::<Outcome<Vec<_>>>()
             });
-            return Ok(Reply::Devices(notes?));
+            return Ok(ServerReply::Devices(notes?));
         }
         let done = self.write(peer.volume, |txn| {
+            // Refuses a peer that was shut out since the request was admitted.
             replica_of(txn, peer)?;
-            let mut rows = Rows::of(txn)?;
+            let mut rows = DriveTable::load(txn)?;
             let (row, is_copy) = match ask {
-                DeviceAsk::List => return Ok(None),
-                DeviceAsk::Add {
+                DeviceRequest::List => return Ok(None),
+                DeviceRequest::Add {
                     name,
                     bytes,
                     portable,
                     profile,
                     nonce,
                 } => (
-                    rows.add(peer, (name, profile), bytes, portable, nonce)?,
+                    rows.add_drive(peer, (name, profile), bytes, portable, nonce)?,
                     false,
                 ),
-                DeviceAsk::Attach {
+                DeviceRequest::Attach {
                     device,
                     nonces,
                     next,
-                } => self.attach(peer, &mut rows, device, nonces, next)?,
-                DeviceAsk::Detach { device } => {
-                    let row = rows.find(device)?;
+                } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
+                DeviceRequest::Detach { device } => {
+                    let row = rows.find_drive(device)?;
+                    // Only the machine that has the drive can end its attachment.
                     row.is_attached &= row.replica != peer.replica;
                     (row.clone(), false)
                 }
-                DeviceAsk::Remove { device } => {
-                    rows.find(device)?;
+                DeviceRequest::Remove { device } => {
+                    rows.find_drive(device)?;
+                    // The number stays used, because the highest number given is kept.
                     rows.rows.retain(|row| row.device != device);
-                    rows.keep(txn)?;
+                    rows.save(txn)?;
                     return Ok(None);
                 }
             };
-            rows.keep(txn)?;
-            note(txn, &row, is_copy).map(Some)
+            rows.save(txn)?;
+            device_note(txn, &row, is_copy).map(Some)
         });
-        Ok(Reply::Devices(done?.into_iter().collect()))
+        Ok(ServerReply::Devices(done?.into_iter().collect()))
     }
 
-    fn attach(
+    fn attach_drive(
         &self,
         peer: Peer,
-        rows: &mut Rows,
+        rows: &mut DriveTable,
         device: u32,
         nonces: [u64; 2],
         next: u64,
-    ) -> Outcome<(Row, bool)> {
-        let row = rows.find(device)?;
+    ) -> Outcome<(DriveRow, bool)> {
+        let row = rows.find_drive(device)?;
         let is_copy = !nonces.contains(&row.nonce) && !bug(Bug::DriveCopyTaken);
         let other = Peer {
             replica: row.replica,
             ..peer
         };
-        if is_copy
-            && row.is_attached
-            && other != peer
-            && self
-                .presence
-                .lock()
-                .is_live(other, self.clock().monotonic())
-        {
+        let now = self.clock().monotonic_time();
+        let is_elsewhere = row.is_attached && other != peer;
+        if is_copy && is_elsewhere && self.presence.lock().is_live(other, now) {
             return refuse(
                 RefusalCode::Busy,
                 format!(
@@ -250,38 +268,40 @@ impl Server {
                 ),
             );
         }
+        // Each attachment has its own nonce, so that a copy made before tells of an older one.
         (row.nonce, row.is_attached, row.replica) = (next, true, peer.replica);
         Ok((row.clone(), is_copy))
     }
 }
 
-impl Rows {
-    fn add(
+impl DriveTable {
+    fn add_drive(
         &mut self,
         peer: Peer,
         (name, profile): (String, String),
         bytes: u64,
         portable: bool,
         nonce: u64,
-    ) -> Outcome<Row> {
+    ) -> Outcome<DriveRow> {
         if !is_device_name(&name) || profile.len() > DEVICE_NAME_MAX {
-            return bad(format!(
+            return bad_request(format!(
                 "'{name}' is no name for a drive: at most {DEVICE_NAME_MAX} bytes without slashes"
             ));
         }
         if self.rows.iter().any(|row| row.name == name) {
-            return bad(format!(
+            return bad_request(format!(
                 "this volume has a drive called {name} already; choose another name with --name"
             ));
         }
         if self.rows.len() >= DEVICES_MAX {
-            return bad(format!(
+            return bad_request(format!(
                 "this volume has {DEVICES_MAX} drives; remove one that is not used any more"
             ));
         }
-        self.highest += 1;
-        let (device, replica) = (self.highest, peer.replica);
-        let row = Row {
+        // Numbers are never given twice, even after a drive was removed.
+        self.highest_number += 1;
+        let (device, replica) = (self.highest_number, peer.replica);
+        let row = DriveRow {
             device,
             bytes,
             nonce,
@@ -302,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_version_1_are_pinned() {
-        let row = Row {
+        let row = DriveRow {
             device: 2,
             bytes: 3,
             nonce: 4,
@@ -312,11 +332,11 @@ mod tests {
             name: "usb".into(),
             profile: String::new(),
         };
-        let rows = Rows {
-            highest: 7,
+        let rows = DriveTable {
+            highest_number: 7,
             rows: vec![
                 row.clone(),
-                Row {
+                DriveRow {
                     device: 6,
                     is_attached: true,
                     ..row
@@ -329,13 +349,13 @@ mod tests {
         };
         let bytes = [vec![1, 7, 0, 0, 0], one(2, 1), one(6, 3)].concat();
         assert_eq!(rows.encode(), bytes);
-        assert_eq!(Rows::decode(&bytes), Some(rows));
+        assert_eq!(DriveTable::decode(&bytes), Some(rows));
         assert_eq!(
-            Rows::decode(&Rows::default().encode()),
-            Some(Rows::default())
+            DriveTable::decode(&DriveTable::default().encode()),
+            Some(DriveTable::default())
         );
         for len in 6..one(2, 1).len() + 5 {
-            assert_eq!(Rows::decode(&bytes[..len]), None, "{len} bytes");
+            assert_eq!(DriveTable::decode(&bytes[..len]), None, "{len} bytes");
         }
     }
 }

@@ -10,13 +10,14 @@
 use crate::commit::BatchName;
 use crate::peer::Peer;
 use crate::pull::PullRequest;
-use crate::refusal::{Outcome, Refusal, bad, is_no_room, refuse, refuse_stranger};
+use crate::refusal::{Outcome, RequestRefusal, bad_request, is_no_room, refuse, refuse_stranger};
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
-use crate::uploads::Admission;
+use crate::turns::TurnKind;
+use crate::uploads::UploadAdmission;
 use crate::volume::volume_of;
 use teal_proto::{
-    CHUNKS_MAX, CodecError, RefusalCode, Reply, Request, decode_request, encode_reply,
+    CHUNKS_MAX, ClientRequest, CodecError, RefusalCode, ServerReply, decode_request, encode_reply,
 };
 
 impl Server {
@@ -26,20 +27,29 @@ impl Server {
             Ok(request) => self.handle(peer, request),
             Err(error) => self.codec_refusal(&error).into(),
         };
+        // A reply that is too large becomes a refusal, which always fits.
         encode_reply(&reply)
             .or_else(|error| encode_reply(&self.codec_refusal(&error).into()))
             .unwrap_or_else(|_| Vec::new())
     }
 
-    fn codec_refusal(&self, error: &CodecError) -> Refusal {
-        self.counters().refused();
-        Refusal::new(RefusalCode::BadRequest, error.to_string())
+    fn codec_refusal(&self, error: &CodecError) -> RequestRefusal {
+        self.counters().count_refusal();
+        RequestRefusal::new(RefusalCode::BadRequest, error.to_string())
     }
 
     /// Answers a request. Waits only in a pull, and no longer than the pull says.
-    pub fn handle(&self, peer: Peer, request: Request) -> Reply {
-        self.counters().asked(&request);
-        let outcome = self.admit(peer).and_then(|()| self.dispatch(peer, request));
+    pub fn handle(&self, peer: Peer, request: ClientRequest) -> ServerReply {
+        self.counters().count_request(&request);
+        let outcome = self.admit_peer(peer).and_then(|()| {
+            let has_turns = is_change(&request);
+            let carry_out = || self.dispatch(peer, request);
+            if has_turns {
+                self.turns.run(peer, TurnKind::Change, carry_out)
+            } else {
+                carry_out()
+            }
+        });
         // A machine that was shut out while it waited doesn't get the answer.
         let outcome = if self.presence.lock().is_shut_out(peer) {
             refuse_stranger()
@@ -47,18 +57,18 @@ impl Server {
             outcome
         };
         outcome.unwrap_or_else(|refusal| {
-            self.counters().refused();
+            self.counters().count_refusal();
             refusal.into()
         })
     }
 
-    fn dispatch(&self, peer: Peer, request: Request) -> Outcome<Reply> {
+    fn dispatch(&self, peer: Peer, request: ClientRequest) -> Outcome<ServerReply> {
         let is_about_history = matches!(
             request,
-            Request::Pull { .. }
-                | Request::Stage { .. }
-                | Request::Commit { .. }
-                | Request::Keep { .. }
+            ClientRequest::Pull { .. }
+                | ClientRequest::Stage { .. }
+                | ClientRequest::Commit { .. }
+                | ClientRequest::Keep { .. }
         );
         if is_about_history && !bug(Bug::OtherHistory) && !self.presence.lock().has_greeted(peer) {
             // The client may have seen another history than this one, and hello is what tells.
@@ -68,9 +78,9 @@ impl Server {
             );
         }
         match request {
-            Request::Hello(hello) => self.hello(peer, &hello),
-            Request::Incarnate => self.incarnate(peer),
-            Request::Pull {
+            ClientRequest::Hello(hello) => self.answer_hello(peer, &hello),
+            ClientRequest::Incarnate => self.answer_incarnate(peer),
+            ClientRequest::Pull {
                 incarnation,
                 since,
                 digest,
@@ -85,15 +95,19 @@ impl Server {
                     filter,
                     after,
                 };
-                self.pull(peer, &pull, wait_ms)
+                self.answer_pull(peer, &pull, wait_ms)
             }
-            Request::Have { chunks } if chunks.len() > CHUNKS_MAX => {
+            ClientRequest::Have { chunks } if chunks.len() > CHUNKS_MAX => {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
-            Request::Have { chunks } => {
-                self.uploads.lock().touch(peer, self.clock().monotonic());
-                let have = self.chunks().have(&chunks);
-                Ok(Reply::Missing(
+            ClientRequest::Have { chunks } => {
+                // A question about chunks begins an upload or goes on with it, which protects the
+                // chunks from a collection.
+                let now = self.clock().monotonic_time();
+                self.uploads.lock().touch_upload(peer, now);
+                let have = self.chunks().find_present(&chunks);
+                // The answer names the missing chunks by their places in the request.
+                Ok(ServerReply::Missing(
                     (0_u32..)
                         .zip(have)
                         .filter(|(_, here)| !here)
@@ -101,25 +115,25 @@ impl Server {
                         .collect(),
                 ))
             }
-            Request::Put { chunks } if chunks.len() > CHUNKS_MAX => {
+            ClientRequest::Put { chunks } if chunks.len() > CHUNKS_MAX => {
                 too_many(chunks.len(), CHUNKS_MAX)
             }
-            Request::Put { chunks } => {
+            ClientRequest::Put { chunks } => {
                 let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-                self.put(peer, &chunks)
+                self.store_chunks(peer, &chunks)
             }
-            Request::Stage {
+            ClientRequest::Stage {
                 incarnation,
                 batch,
                 part,
                 ops,
-            } => self.stage(peer, peer.author(incarnation).batch(batch), part, &ops),
-            Request::Commit {
+            } => self.stage_part(peer, peer.author(incarnation).batch(batch), part, &ops),
+            ClientRequest::Commit {
                 incarnation,
                 batch,
                 parts,
                 digest,
-            } => self.commit(
+            } => self.commit_batch(
                 peer,
                 BatchName {
                     id: peer.author(incarnation).batch(batch),
@@ -127,49 +141,55 @@ impl Server {
                     digest,
                 },
             ),
-            Request::List { dirs, ahead } => self.list(peer, &dirs, ahead),
-            Request::Look { objects } => self.look(peer, &objects),
-            Request::Read { wants } => self.read_content(peer, &wants),
-            Request::Conflicts { after } => self.conflicts(peer, after),
-            Request::Resolve { conflict } => self.resolve(peer, conflict),
-            Request::History { object, after } => self.history(peer, object, after),
-            Request::ReadPast {
+            ClientRequest::List { dirs, ahead } => self.answer_list(peer, &dirs, ahead),
+            ClientRequest::Look { objects } => self.answer_look(peer, &objects),
+            ClientRequest::Read { wants } => self.read_content(peer, &wants),
+            ClientRequest::Conflicts { after } => self.answer_conflicts(peer, after),
+            ClientRequest::Resolve { conflict } => self.resolve_conflict(peer, conflict),
+            ClientRequest::History { object, after } => self.answer_history(peer, object, after),
+            ClientRequest::ReadPast {
                 object,
                 at,
                 offset,
                 len,
-            } => self.read_past(peer, object, at, offset, len),
-            Request::Bye => {
+            } => self.answer_read_past(peer, object, at, offset, len),
+            ClientRequest::Bye => {
                 self.presence.lock().record_goodbye(peer);
-                Ok(Reply::Done)
+                Ok(ServerReply::Done)
             }
-            Request::Keep {
+            ClientRequest::Keep {
                 filter,
                 objects,
                 is_last,
-            } => self.keep(peer, filter, objects, is_last),
-            Request::Devices(ask) => self.devices(peer, ask),
-            Request::ListPast { dir, at, after } => self.list_past(peer, dir, at, after.as_ref()),
+            } => self.answer_keep(peer, filter, objects, is_last),
+            ClientRequest::Devices(ask) => self.answer_devices(peer, ask),
+            ClientRequest::ListPast { dir, at, after } => {
+                self.answer_list_past(peer, dir, at, after.as_ref())
+            }
         }
     }
 
     /// Stores content that a commit is going to name.
-    fn put(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<Reply> {
+    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<ServerReply> {
         let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        // The lock is released before the chunks are written.
         let admission = {
             let mut uploads = self.uploads.lock();
-            uploads.touch(peer, self.clock().monotonic());
-            uploads.admit(peer, bytes, self.chunks().free_bytes())
+            uploads.touch_upload(peer, self.clock().monotonic_time());
+            uploads.admit_content(peer, bytes, self.chunks().free_bytes())
         };
         match admission {
-            Admission::Now => {}
-            Admission::After(wait) => self.pause(wait),
-            Admission::Not { chunks, bytes } => {
-                self.uploads.lock().found_no_room(peer);
+            UploadAdmission::Now => {}
+            UploadAdmission::After(wait) => self.pause(wait),
+            UploadAdmission::Refused { chunks, bytes } => {
+                // A collection may free space for the next attempt.
+                self.uploads.lock().record_no_room(peer);
                 self.wake_upkeep();
                 let words = format!(
-                    "no space left for more content of this machine in {}: {chunks} chunks of it ({bytes} bytes) wait for a \
-                     commit that names them, and what is left is for the other machines; make room there, then try again",
+                    "no space left for more content of this machine in {}: \
+                     {chunks} chunks of it ({bytes} bytes) wait for a \
+                     commit that names them, and what is left is for the other machines; \
+                     make room there, then try again",
                     self.chunks().place()
                 );
                 return refuse(RefusalCode::NoSpace, words);
@@ -180,22 +200,28 @@ impl Server {
             .put(chunks.iter().copied())
             .inspect_err(|error| {
                 if is_no_room(error) {
-                    self.uploads.lock().found_no_room(peer);
+                    self.uploads.lock().record_no_room(peer);
                     self.wake_upkeep();
                 }
             })?;
         let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
-        if self.uploads.lock().sent(peer, ids.into_iter().zip(lengths)) {
+        if self
+            .uploads
+            .lock()
+            .record_sent(peer, ids.into_iter().zip(lengths))
+        {
             self.wake_upkeep();
         }
+        // The tracker protects the chunks now, so the pin can go.
         drop(pin);
         self.counters()
-            .received(usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(Reply::Done)
+            .count_received(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(ServerReply::Done)
     }
 
     /// Refuses a peer that may not ask anything, and records the request of any other.
-    fn admit(&self, peer: Peer) -> Outcome<()> {
+    fn admit_peer(&self, peer: Peer) -> Outcome<()> {
+        // A request that begins now might be cut off by the end of the server.
         if self.presence.lock().is_stopping() {
             return refuse(
                 RefusalCode::Stopping,
@@ -211,15 +237,40 @@ impl Server {
         if !is_welcome {
             return refuse_stranger();
         }
+        // Only a peer that may ask counts as live by asking.
         self.presence
             .lock()
-            .record_request(peer, self.clock().monotonic());
+            .record_request(peer, self.clock().monotonic_time());
         Ok(())
     }
 }
 
+/// Returns whether a request uses the writer of the metadata, or stores content.
+fn is_change(request: &ClientRequest) -> bool {
+    match request {
+        ClientRequest::Put { .. }
+        | ClientRequest::Stage { .. }
+        | ClientRequest::Commit { .. }
+        | ClientRequest::Incarnate
+        | ClientRequest::Resolve { .. }
+        | ClientRequest::Keep { .. } => true,
+        ClientRequest::Hello(_)
+        | ClientRequest::Pull { .. }
+        | ClientRequest::Have { .. }
+        | ClientRequest::List { .. }
+        | ClientRequest::Look { .. }
+        | ClientRequest::Read { .. }
+        | ClientRequest::Conflicts { .. }
+        | ClientRequest::History { .. }
+        | ClientRequest::ReadPast { .. }
+        | ClientRequest::ListPast { .. }
+        | ClientRequest::Devices(_)
+        | ClientRequest::Bye => false,
+    }
+}
+
 fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {
-    bad(format!(
+    bad_request(format!(
         "{asked} at once; at most {most} are allowed in one message"
     ))
 }

@@ -18,7 +18,7 @@
 //!    installs nothing else;
 //! 2. with whatever is told, all directories in which it lies come in: of a pull, before the answer
 //!    is given; of listings and objects that were asked for, which a pull may overtake, before they
-//!    are read ([`Server::telling`](crate::Server) reads again until that is so);
+//!    are read ([`Server::read_for_client`](crate::Server) reads again until that is so);
 //! 3. a directory comes in before it is listed, and before the batch is committed in which the
 //!    client makes it;
 //! 4. nothing leaves a filter. One that would become too large tells everything from then on;
@@ -36,8 +36,8 @@ use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use teal_meta::Read;
-use teal_types::{CommitSeq, Link, ObjectNo};
+use teal_meta::ReadTransaction;
+use teal_types::{CommitSeq, HardLink, ObjectNo};
 
 /// A filter of one client; see the module. Its lock guards the set, and nothing but lookups is done
 /// under it.
@@ -69,12 +69,12 @@ impl Filter {
             kept: Mutex::default(),
             total: Arc::clone(total),
         };
-        filter.add([ObjectNo::ROOT]);
+        filter.add_objects([ObjectNo::ROOT]);
         filter
     }
 
     /// Adds `objects`, and returns whether one of them is new.
-    pub(crate) fn add(&self, objects: impl IntoIterator<Item = ObjectNo>) -> bool {
+    pub(crate) fn add_objects(&self, objects: impl IntoIterator<Item = ObjectNo>) -> bool {
         let mut kept = self.kept.lock();
         let before = kept.objects.len();
         for object in objects {
@@ -82,6 +82,7 @@ impl Filter {
                 continue;
             }
             let of_all = self.total.fetch_add(1, Relaxed);
+            // A filter that grows too large gives up, and its client is told everything.
             if kept.objects.len() > FILTER_MAX || of_all >= FILTERS_TOTAL {
                 self.total.fetch_sub(kept.objects.len(), Relaxed);
                 *kept = KeptObjects {
@@ -91,10 +92,14 @@ impl Filter {
                 return false;
             }
         }
+        debug_assert!(
+            kept.objects.len() <= FILTER_MAX,
+            "a larger filter has given up"
+        );
         kept.objects.len() > before
     }
 
-    fn has(&self, object: ObjectNo) -> bool {
+    fn contains(&self, object: ObjectNo) -> bool {
         self.kept.lock().objects.contains(&object)
     }
 
@@ -102,18 +107,18 @@ impl Filter {
         self.kept.lock().is_all
     }
 
-    fn all(&self) -> Vec<ObjectNo> {
+    fn all_objects(&self) -> Vec<ObjectNo> {
         self.kept.lock().objects.iter().copied().collect()
     }
 
     /// Returns whether a commit notifies a waiting pull of the client.
-    pub(crate) fn wakes(&self, commit: &CommitConcern) -> bool {
+    pub(crate) fn is_woken_by(&self, commit: &CommitConcern) -> bool {
         let kept = self.kept.lock();
         kept.is_all || !commit.notable.is_disjoint(&kept.objects)
     }
 
     /// Returns those of the objects changed by `commits` that concern the client.
-    fn concerned(&self, commits: &[Arc<CommitConcern>]) -> BTreeSet<ObjectNo> {
+    fn concerned_objects(&self, commits: &[Arc<CommitConcern>]) -> BTreeSet<ObjectNo> {
         let kept = self.kept.lock();
         let rows = commits.iter().flat_map(|commit| &commit.rows);
         rows.filter(|row| kept.objects.contains(&row.object) || kept.objects.contains(&row.dir))
@@ -133,7 +138,7 @@ pub(crate) enum HistoryNews {
 }
 
 impl HistoryNews {
-    pub(crate) fn has(&self, object: ObjectNo) -> bool {
+    pub(crate) fn contains(&self, object: ObjectNo) -> bool {
         match self {
             Self::All => true,
             Self::Objects { objects, .. } => objects.contains(&object),
@@ -144,36 +149,46 @@ impl HistoryNews {
 /// Returns what of the commits in `(since, to]` concerns a client. Reads history for it unless
 /// `recent` has the commits.
 pub(crate) fn news_for(
-    txn: &dyn Read,
+    txn: &dyn ReadTransaction,
     filter: Option<&Filter>,
     (since, to): (CommitSeq, CommitSeq),
     recent: Option<Vec<Arc<CommitConcern>>>,
 ) -> Outcome<HistoryNews> {
+    debug_assert!(since <= to, "a pull goes forwards");
     let Some(filter) = filter.filter(|filter| !filter.is_all()) else {
         return Ok(HistoryNews::All);
     };
+    // The client has nothing yet, so it needs the objects themselves and not their changes.
     if since == CommitSeq::new(0) {
         return Ok(HistoryNews::Objects {
             objects: live_objects(txn, filter)?,
             is_notable: to > since,
         });
     }
+    // The remembered commits spare a scan of history.
     if let Some(commits) = recent {
-        let is_notable = commits.iter().any(|commit| filter.wakes(commit));
+        debug_assert!(
+            commits
+                .iter()
+                .all(|commit| commit.seq > since && commit.seq <= to),
+            "only these"
+        );
+        let is_notable = commits.iter().any(|commit| filter.is_woken_by(commit));
         return Ok(HistoryNews::Objects {
-            objects: filter.concerned(&commits),
+            objects: filter.concerned_objects(&commits),
             is_notable,
         });
     }
     // History knows every name an object has ever had.
     let mut changed = BTreeSet::new();
-    txn.changes(since, to, &mut |_, object, _| {
+    txn.visit_changes(since, to, &mut |_, object, _| {
         changed.insert(object);
     })?;
     let mut objects = BTreeSet::new();
+    // Every name counts that the object has had, because a client may know it from there.
     for object in changed {
-        let lies_in_filter = |name: &Link| filter.has(name.dir);
-        if filter.has(object) || txn.names_ever(object, to)?.iter().any(lies_in_filter) {
+        let lies_in_filter = |name: &HardLink| filter.contains(name.dir);
+        if filter.contains(object) || txn.names_ever(object, to)?.iter().any(lies_in_filter) {
             objects.insert(object);
         }
     }
@@ -187,13 +202,14 @@ pub(crate) fn news_for(
 
 /// Returns the live objects in the filter and in its directories, for a client that has nothing
 /// yet.
-fn live_objects(txn: &dyn Read, filter: &Filter) -> Outcome<BTreeSet<ObjectNo>> {
+fn live_objects(txn: &dyn ReadTransaction, filter: &Filter) -> Outcome<BTreeSet<ObjectNo>> {
     let mut objects = BTreeSet::new();
-    for object in filter.all() {
+    for object in filter.all_objects() {
         if txn.object(object)?.is_none() {
             continue;
         }
         objects.insert(object);
+        // A directory may be large, so its entries are read page by page.
         let mut after = None;
         loop {
             let page = txn.entries_after(object, after.as_ref(), PAGE)?;

@@ -22,7 +22,7 @@ impl TokenGuesses {
         self.wrong < GUESSES_MAX
     }
 
-    pub(crate) fn wrong(&mut self) {
+    pub(crate) fn record_wrong(&mut self) {
         self.wrong += 1;
     }
 }

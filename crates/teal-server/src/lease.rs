@@ -1,13 +1,13 @@
 //! Leases: ranges of object numbers, each of which belongs to one replica.
 //!
 //! # Guarantees
-//! 1. No lease is given twice; one that was given by a server whose database has been put back from
-//!    an older copy since, so that nobody there knows of it, with a probability of one in four
-//!    million: leases are drawn, not counted.
+//! 1. No lease is given twice by one server. If the database was put back from an older copy, a
+//!    lease that was given after that copy is given again with a probability of one in four
+//!    million: leases are drawn at random, not counted.
 //! 2. The numbers that the server gives itself are of a lease drawn since it was opened.
 
-use crate::refusal::{Outcome, bad};
-use teal_meta::{Meta, MetaError, VolumeRow, Write};
+use crate::refusal::{Outcome, bad_request};
+use teal_meta::{MetaError, MetaStore, VolumeRow, WriteTransaction};
 use teal_types::{LEASE, REPLICATED_LIMIT, ReplicaNo};
 
 /// The owner of the server's own numbers.
@@ -17,7 +17,7 @@ pub(crate) const LEASES: u32 = (REPLICATED_LIMIT / LEASE) as u32;
 
 /// Ends the server's own lease of each volume: a server that was restored from an older copy may
 /// have given the rest of its numbers away.
-pub(crate) fn abandon_own_leases(meta: &dyn Meta) -> Result<(), MetaError> {
+pub(crate) fn abandon_own_leases(meta: &dyn MetaStore) -> Result<(), MetaError> {
     for volume in meta.volumes()? {
         teal_meta::write_soon(meta, volume, |txn| {
             if let Some(row) = txn.volume()?.filter(|row| row.own_next < row.own_end) {
@@ -33,13 +33,18 @@ pub(crate) fn abandon_own_leases(meta: &dyn Meta) -> Result<(), MetaError> {
 }
 
 /// Gives `owner` the first free lease, counted from `draw`, and returns it.
-pub(crate) fn give_lease(txn: &mut dyn Write, draw: u32, owner: ReplicaNo) -> Outcome<u32> {
+pub(crate) fn give_lease(
+    txn: &mut dyn WriteTransaction,
+    draw: u32,
+    owner: ReplicaNo,
+) -> Outcome<u32> {
     for step in 0..LEASES {
         let lease = draw.wrapping_add(step) % LEASES;
         if lease != 0 && txn.lease(lease)?.is_none() {
             txn.put_lease(lease, owner)?;
+            debug_assert!(lease < LEASES, "a lease lies within the volume's numbers");
             return Ok(lease);
         }
     }
-    bad("all object numbers of this volume have been given away; copy it into a new one")
+    bad_request("all object numbers of this volume have been given away; copy it into a new one")
 }

@@ -1,6 +1,6 @@
-//! The primary replica: it commits batches, keeps history, and tells everybody what has changed.
+//! The primary replica: it commits batches, keeps history, and tells clients what has changed.
 //!
-//! A synchronous state machine over two stores, metadata ([`teal_meta::Meta`]) and chunks
+//! A synchronous state machine over two stores, metadata ([`teal_meta::MetaStore`]) and chunks
 //! ([`teal_chunk::ChunkStore`]); transport and threads are the program's. Start with [`Server`];
 //! `commit` has the rules of conflicts, `rules` those parts of them that need no database.
 //!
@@ -40,14 +40,15 @@ pub mod seeded;
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
 mod server;
+mod turns;
 mod upkeep;
 mod uploads;
 mod version;
 mod volume;
 
 pub use admin::{EnrolError, ReplicaNote, VolumeNote};
-pub use counters::Counts;
-pub use domain::domain;
+pub use counters::ServerCounts;
+pub use domain::load_domain;
 pub use limits::*;
 pub use peer::Peer;
-pub use server::{OpenError, Server};
+pub use server::{Server, ServerOpenError};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// The most chunks of one replica that no commit has named; as many as a commit can pin.
 pub const UNNAMED_CHUNKS_MAX: usize = teal_chunk::PINS_MAX;
-/// What no commit has named is collected when nobody was told of it for so long.
+/// Chunks that no commit has named are collected when they have not been sent or asked about for
+/// this time.
 pub const UNNAMED_GRACE: Duration = Duration::from_secs(3600);
 /// An upload is in progress for as long as its replica asks or sends something so often.
 pub const UPLOAD_ACTIVE: Duration = Duration::from_secs(90);
@@ -24,14 +25,14 @@ pub const FILTER_MAX: usize = 1 << 16;
 pub(crate) const FILTERS_TOTAL: usize = 4 << 20;
 /// The most filters of one replica; the oldest goes.
 pub(crate) const FILTERS_EACH: usize = 4;
-/// A filter that nobody has used for so long is forgotten when another begins.
+/// A filter that has been unused for this time is forgotten when another one begins.
 pub(crate) const FILTER_FOR: Duration = Duration::from_secs(3600);
 /// The most rows remembered of what the last commits of a volume changed.
 pub(crate) const ROWS_MAX: usize = 1 << 17;
-/// So many of those who wait for news of one volume are told at once. Where more are to be told,
-/// one commit after the other would have all of them ask again.
-pub(crate) const FEW: u32 = 16;
-/// For each of those who are to be told, news is gathered for so long, ...
+/// Up to this many waiting pulls of one volume are answered at once. Where more are notified, each
+/// commit would make all of them ask again, so news is gathered first.
+pub(crate) const GATHERING_FROM: u32 = 16;
+/// The time for which news is gathered, for each of the notified pulls, ...
 pub(crate) const GATHER_FOR_EACH: Duration = Duration::from_millis(2);
 /// ... at most for this time.
 pub(crate) const GATHER_MAX: Duration = Duration::from_secs(3);
@@ -41,7 +42,7 @@ pub const DEPTH_MAX: usize = 4096;
 pub const GUESSES_MAX: usize = 20;
 /// See [`GUESSES_MAX`].
 pub const GUESS_WINDOW: Duration = Duration::from_secs(60);
-/// So many names may have changed in a directory before it gets a snapshot, however few it has.
+/// The number of names that may have changed in a small directory before it gets a snapshot.
 pub(crate) const SNAPSHOT_MIN: u64 = 64;
 /// Objects looked at in one go while a long answer is put together.
 pub(crate) const PAGE: usize = 512;

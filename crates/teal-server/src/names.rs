@@ -2,14 +2,14 @@
 //! meant.
 
 use crate::refusal::Outcome;
-use teal_meta::Read;
+use teal_meta::ReadTransaction;
 use teal_proto::DEVICE_NAME_MAX;
 use teal_types::ReplicaNo;
 
-/// The name that a device gets that wants to be called `wanted`: that, or the first of `wanted-2`,
-/// `wanted-3`, ... which no other replica has.
+/// Returns the name for a device that wants to be called `wanted`: that, or the first of
+/// `wanted-2`, `wanted-3`, ... that no other replica has.
 pub(crate) fn unique_device(
-    txn: &dyn Read,
+    txn: &dyn ReadTransaction,
     wanted: &str,
     replica: Option<ReplicaNo>,
 ) -> Outcome<String> {
@@ -26,16 +26,24 @@ pub(crate) fn unique_device(
             break;
         }
         let suffix = format!("-{number}");
-        name = format!("{}{suffix}", cut(wanted, DEVICE_NAME_MAX - suffix.len()));
+        name = format!(
+            "{}{suffix}",
+            cut_at_character(wanted, DEVICE_NAME_MAX - suffix.len())
+        );
     }
+    debug_assert!(
+        !is_taken(&name),
+        "one name more than there are replicas is tried"
+    );
     Ok(name)
 }
 
-/// The beginning of a text, at most so many bytes of it.
-fn cut(text: &str, bytes: usize) -> &str {
+/// Returns the beginning of a text, cut between characters to at most `bytes` bytes.
+fn cut_at_character(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
+    debug_assert!(end <= bytes, "a cut text is no longer than allowed");
     &text[..end]
 }

@@ -2,14 +2,16 @@
 //! news.
 //!
 //! # Guarantees
-//! 1. *Separate volumes*: what happens in one volume notifies nobody in another.
+//! 1. *Separate volumes*: an event in one volume notifies no pull in another.
 //! 2. *No lost news*: a notification stays with its pull until the pull takes it, so that news
 //!    between two looks is not missed.
 //! 3. *Bounded filters*: a client has at most [`FILTERS_EACH`] filters, and one that is unused for
 //!    [`FILTER_FOR`] goes.
 
 use crate::filter::Filter;
-use crate::limits::{FEW, FILTER_FOR, FILTERS_EACH, GATHER_FOR_EACH, GATHER_MAX, LIVE_FOR};
+use crate::limits::{
+    FILTER_FOR, FILTERS_EACH, GATHER_FOR_EACH, GATHER_MAX, GATHERING_FROM, LIVE_FOR,
+};
 use crate::peer::Peer;
 use crate::recent::{CommitConcern, RecentCommits};
 use parking_lot::Condvar;
@@ -193,7 +195,7 @@ impl PresenceRegistry {
     }
 
     /// Returns a number that changes whenever `peer` says goodbye.
-    pub(crate) fn goodbyes(&self, peer: Peer) -> u64 {
+    pub(crate) fn goodbye_count(&self, peer: Peer) -> u64 {
         self.known_client(peer).map_or(0, |client| client.goodbyes)
     }
 
@@ -300,7 +302,7 @@ impl PresenceRegistry {
     pub(crate) fn notify_of_commit(&mut self, volume: VolumeId, commit: &CommitConcern) -> u32 {
         let is_concerned = |pull: &&mut WaitingPull| {
             let filter = pull.filter.as_ref();
-            filter.is_none_or(|filter| filter.wakes(commit))
+            filter.is_none_or(|filter| filter.is_woken_by(commit))
         };
         let waiting = self.volume(volume).waiting.values_mut();
         let concerned: Vec<&mut WaitingPull> = waiting.filter(is_concerned).collect();
@@ -317,6 +319,7 @@ impl PresenceRegistry {
         let filter = Arc::new(Filter::new(&self.filtered_objects));
         let volume = self.volume(peer.volume);
         volume.recent.get_or_insert(RecentCommits::new(head));
+        // Filters that have been unused for a while are dropped before a new one is counted.
         for client in volume.clients.values_mut() {
             client
                 .filters
@@ -394,7 +397,7 @@ impl PresenceRegistry {
 /// Returns how long a notified pull gathers more news before it looks: not at all where few were
 /// notified together.
 pub(crate) fn gathering_time(notified: u32) -> Duration {
-    if notified <= FEW {
+    if notified <= GATHERING_FROM {
         return Duration::ZERO;
     }
     (GATHER_FOR_EACH * notified).min(GATHER_MAX)

@@ -5,9 +5,9 @@
 //! 1. A reply is about one state, and has about `REPLY_BYTES`; a longer answer goes on behind an
 //!    object.
 //! 2. Waiting costs nothing but a thread; a commit that concerns the client ends it (`filter`), and
-//!    so does the coming of another client where there was none. Where a commit concerns many who
-//!    wait, they are told a little later, of all that has come meanwhile: a server is not kept busy
-//!    by telling everybody everything at once.
+//!    so does the coming of another client where there was none. Where a commit concerns many
+//!    waiting clients, they are told a little later, of all that has come meanwhile: the server is
+//!    not kept busy by answering every pull at every commit.
 //! 3. What is left out by a filter is about nothing that its client knows; the position passes over
 //!    it.
 
@@ -15,27 +15,28 @@ use crate::filter::{Filter, HistoryNews, news_for};
 use crate::limits::{ITEM_BYTES, PAGE, SCAN_MAX};
 use crate::peer::Peer;
 use crate::presence::{PullTicket, gathering_time};
-use crate::refusal::{Outcome, Refusal, bad};
-use crate::rules::changed::Changed;
+use crate::refusal::{Outcome, RequestRefusal, bad_request};
+use crate::rules::changed_ranges::ChangedRanges;
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
+use crate::turns::TurnKind;
 use crate::version;
 use crate::volume::volume_of;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use teal_meta::{Ranges, Read};
-use teal_proto::{Change, Pulled, REPLY_BYTES, RefusalCode, Reply, WAIT_MAX};
+use teal_meta::{Ranges, ReadTransaction};
+use teal_proto::{PulledChanges, PulledObject, REPLY_BYTES, RefusalCode, ServerReply, WAIT_MAX};
 use teal_types::{CommitSeq, Incarnation, ObjectNo};
 
-/// What a client asks in a pull: the history it has, and where its last answer ended.
+/// The request of a pull: the history that the client has, and the end of its last answer.
 pub(crate) struct PullRequest {
     pub(crate) incarnation: Incarnation,
     pub(crate) since: CommitSeq,
     /// The digest of the client's history at `since`.
     pub(crate) digest: [u8; 32],
     pub(crate) filter: u64,
-    /// The object behind which a long answer goes on, and the commit whose state it is about.
+    /// The object behind which a long answer goes on, and the commit that the answer describes.
     pub(crate) after: Option<(ObjectNo, CommitSeq)>,
 }
 
@@ -56,7 +57,7 @@ enum WaitEnd {
 
 /// Says whether an answer is worth sending before the pull's time is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Urgency {
+enum AnswerUrgency {
     AnswerNow,
     CanWait,
 }
@@ -64,26 +65,31 @@ enum Urgency {
 impl Server {
     /// Answers a pull: at once if there is news, else when there is some, `wait_ms` later at the
     /// latest.
-    pub(crate) fn pull(&self, peer: Peer, request: &PullRequest, wait_ms: u32) -> Outcome<Reply> {
-        let now = self.clock().monotonic();
+    pub(crate) fn answer_pull(
+        &self,
+        peer: Peer,
+        request: &PullRequest,
+        wait_ms: u32,
+    ) -> Outcome<ServerReply> {
+        let now = self.clock().monotonic_time();
         let until = now + Duration::from_millis(wait_ms.into()).min(WAIT_MAX);
         let waiter = self.enter_pull(peer, request.filter, now, until);
         let outcome = self.pull_until(&waiter, request);
-        let now = self.clock().monotonic();
+        let now = self.clock().monotonic_time();
         self.presence.lock().end_waiting(peer, waiter.ticket, now);
         let mut pulled = outcome?;
         pulled.is_live = self.presence.lock().has_company(peer, now);
         if let Some(filter) = &waiter.filter {
             pulled.filter = request.filter;
             let told = pulled.changes.iter().filter_map(|change| match change {
-                Change::Is { version, .. } => Some(&**version),
-                Change::Gone { .. } => None,
+                PulledObject::Is { version, .. } => Some(&**version),
+                PulledObject::Gone { .. } => None,
             });
             // The client knows these directories from now on, so its filter has them before the
             // answer goes out.
-            filter.add(version::dirs(told));
+            filter.add_objects(version::parent_dirs(told));
         }
-        Ok(Reply::Pulled(pulled))
+        Ok(ServerReply::Pulled(pulled))
     }
 
     fn enter_pull(&self, peer: Peer, filter: u64, now: Duration, until: Duration) -> PullWaiter {
@@ -98,28 +104,29 @@ impl Server {
         }
     }
 
-    fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<Pulled> {
+    fn pull_until(&self, waiter: &PullWaiter, request: &PullRequest) -> Outcome<PulledChanges> {
         let mut has_ended = false;
         loop {
-            // What was notified before the state is read is in that state.
+            // The notification is taken before the state is read, so that the state includes its
+            // commit.
             self.presence.lock().take_notification(waiter.ticket);
             let volume = waiter.peer.volume;
-            let (pulled, urgency) =
-                self.read(volume, |txn| self.changes_for(txn, waiter, request))?;
+            let gather = || self.read(volume, |txn| self.changes_for(txn, waiter, request));
+            let (pulled, urgency) = self.turns.run(waiter.peer, TurnKind::Gather, gather)?;
             self.presence
                 .lock()
                 .record_position(waiter.peer, request.since);
-            let is_over = has_ended || waiter.until <= self.clock().monotonic();
-            if urgency == Urgency::AnswerNow || is_over || request.after.is_some() {
+            let is_over = has_ended || waiter.until <= self.clock().monotonic_time();
+            if urgency == AnswerUrgency::AnswerNow || is_over || request.after.is_some() {
                 return Ok(pulled);
             }
-            has_ended = matches!(self.wait(waiter)?, WaitEnd::Otherwise);
+            has_ended = matches!(self.wait_for_news(waiter)?, WaitEnd::Otherwise);
         }
     }
 
     /// Waits for a notification of the pull, and for more news where many pulls were notified
     /// together.
-    fn wait(&self, waiter: &PullWaiter) -> Outcome<WaitEnd> {
+    fn wait_for_news(&self, waiter: &PullWaiter) -> Outcome<WaitEnd> {
         let PullWaiter {
             peer,
             ticket,
@@ -127,33 +134,36 @@ impl Server {
             ..
         } = *waiter;
         let mut presence = self.presence.lock();
-        let goodbyes = presence.goodbyes(peer);
+        let goodbyes = presence.goodbye_count(peer);
         let wakeup = presence.wakeup(ticket);
+        // Company that is there from the beginning ends no wait.
         let mut had_company = true;
         let notified = loop {
             if let Some(notified) = presence.take_notification(ticket) {
                 break notified;
             }
-            let now = self.clock().monotonic();
+            let now = self.clock().monotonic_time();
             let has_company = presence.has_company(peer, now);
             let has_new_company = has_company && !had_company;
-            let has_left = presence.goodbyes(peer) != goodbyes || presence.is_shut_out(peer);
+            let has_left = presence.goodbye_count(peer) != goodbyes || presence.is_shut_out(peer);
             if has_new_company || has_left {
                 return Ok(WaitEnd::Otherwise);
             }
             had_company = has_company;
             if presence.is_stopping() {
                 let words = "the server is ending; connect again in a while";
-                return Err(Refusal::new(RefusalCode::Stopping, words));
+                return Err(RequestRefusal::new(RefusalCode::Stopping, words));
             }
             let left = until.saturating_sub(now);
             if left.is_zero() || wakeup.wait_for(&mut presence, left).timed_out() {
                 return Ok(WaitEnd::Otherwise);
             }
         };
-        let gathered = self.clock().monotonic() + gathering_time(notified);
-        while !presence.is_stopping() && self.clock().monotonic() < gathered {
-            let left = gathered.saturating_sub(self.clock().monotonic());
+        // If many pulls were notified, more commits are likely to follow, and one answer then
+        // covers all of them.
+        let gathered = self.clock().monotonic_time() + gathering_time(notified);
+        while !presence.is_stopping() && self.clock().monotonic_time() < gathered {
+            let left = gathered.saturating_sub(self.clock().monotonic_time());
             self.stopping.wait_for(&mut presence, left);
         }
         Ok(WaitEnd::News)
@@ -163,10 +173,10 @@ impl Server {
     /// time is over.
     fn changes_for(
         &self,
-        txn: &dyn Read,
+        txn: &dyn ReadTransaction,
         waiter: &PullWaiter,
         request: &PullRequest,
-    ) -> Outcome<(Pulled, Urgency)> {
+    ) -> Outcome<(PulledChanges, AnswerUrgency)> {
         let PullRequest {
             incarnation,
             since,
@@ -175,11 +185,14 @@ impl Server {
         } = *request;
         let volume = volume_of(txn)?;
         let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
+        // A server that was restored may have less history than its client.
         if since > to || to > volume.head {
-            return bad("this history ends before the commit that was named; say hello again");
+            return bad_request(
+                "this history ends before the commit that was named; say hello again",
+            );
         }
         if since > CommitSeq::new(0) && is_other_history(txn, since, &request.digest)? {
-            return bad(
+            return bad_request(
                 "this is another history than that of the commit that was named; say hello again",
             );
         }
@@ -198,26 +211,24 @@ impl Server {
         let (changes, more) = match &news {
             HistoryNews::Objects { objects, .. } if objects.is_empty() => (Vec::new(), None),
             HistoryNews::All if since == CommitSeq::new(0) && to > since => {
-                everything(txn, behind)?
+                page_of_all_objects(txn, behind)?
             }
             HistoryNews::Objects { objects, .. } if since == CommitSeq::new(0) => {
                 let objects = objects.range(behind..).filter(|object| **object > behind);
-                page(txn, objects.map(|object| (*object, None)))?
+                page_of_objects(txn, objects.map(|object| (*object, None)))?
             }
             _ => changed_objects(txn, since, to, behind, &news)?,
         };
-        let is_notable = match news {
-            HistoryNews::All => to > since,
-            HistoryNews::Objects { is_notable, .. } => is_notable,
-        };
-        let urgency = if is_notable {
-            Urgency::AnswerNow
-        } else {
-            Urgency::CanWait
+        let urgency = match news {
+            HistoryNews::All if to > since => AnswerUrgency::AnswerNow,
+            HistoryNews::Objects {
+                is_notable: true, ..
+            } => AnswerUrgency::AnswerNow,
+            _ => AnswerUrgency::CanWait,
         };
         let acknowledged = txn.last_batch(waiter.peer.author(incarnation), to)?;
         let digest = digest.unwrap_or_default();
-        let pulled = Pulled {
+        let pulled = PulledChanges {
             to,
             digest,
             changes,
@@ -230,9 +241,13 @@ impl Server {
     }
 }
 
-/// Returns whether the commit `since` of the volume's history isn't the one whose digest the client
-/// has.
-fn is_other_history(txn: &dyn Read, since: CommitSeq, digest: &[u8; 32]) -> Outcome<bool> {
+/// Returns whether the commit `since` of the volume's history has another digest than the client
+/// says.
+fn is_other_history(
+    txn: &dyn ReadTransaction,
+    since: CommitSeq,
+    digest: &[u8; 32],
+) -> Outcome<bool> {
     let commit = txn.commit(since)?;
     let is_other = commit.is_none_or(|commit| commit.digest != *digest);
     Ok(is_other && !bug(Bug::OtherHistory))
@@ -241,27 +256,33 @@ fn is_other_history(txn: &dyn Read, since: CommitSeq, digest: &[u8; 32]) -> Outc
 /// The changes of one reply.
 #[derive(Default)]
 struct ChangePage {
-    changes: Vec<Change>,
+    changes: Vec<PulledObject>,
     bytes: usize,
     last: Option<ObjectNo>,
 }
 
 impl ChangePage {
     /// Adds the state of an object; returns `false`, and adds nothing, if the reply is full.
-    fn add(&mut self, txn: &dyn Read, object: ObjectNo, ranges: Ranges) -> Outcome<bool> {
-        let change = match version::live(txn, object)? {
-            Some(version) => Change::Is {
+    fn add_object(
+        &mut self,
+        txn: &dyn ReadTransaction,
+        object: ObjectNo,
+        ranges: Ranges,
+    ) -> Outcome<bool> {
+        let change = match version::live_version(txn, object)? {
+            Some(version) => PulledObject::Is {
                 version: Box::new(version),
                 ranges,
             },
-            None => Change::Gone { object },
+            None => PulledObject::Gone { object },
         };
         let weight = match &change {
-            Change::Is { version, ranges } => {
-                version::weight(version) + ranges.as_ref().map_or(0, Vec::len) * ITEM_BYTES
+            PulledObject::Is { version, ranges } => {
+                version::message_weight(version) + ranges.as_ref().map_or(0, Vec::len) * ITEM_BYTES
             }
-            Change::Gone { .. } => ITEM_BYTES,
+            PulledObject::Gone { .. } => ITEM_BYTES,
         };
+        // The first change always goes in, so that the client gets on.
         if !self.changes.is_empty() && self.bytes + weight > REPLY_BYTES {
             return Ok(false);
         }
@@ -273,7 +294,10 @@ impl ChangePage {
 }
 
 /// Returns all live objects behind `behind`, for a client that has nothing yet.
-fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+fn page_of_all_objects(
+    txn: &dyn ReadTransaction,
+    mut behind: ObjectNo,
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     loop {
         let objects = txn.objects_after(behind, PAGE)?;
@@ -281,7 +305,7 @@ fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Opt
             return Ok((page.changes, None));
         };
         for object in objects {
-            if !page.add(txn, object, None)? {
+            if !page.add_object(txn, object, None)? {
                 return Ok((page.changes, page.last));
             }
         }
@@ -290,13 +314,13 @@ fn everything(txn: &dyn Read, mut behind: ObjectNo) -> Outcome<(Vec<Change>, Opt
 }
 
 /// Returns as many of `objects` as one reply has room for, and the last of them if there are more.
-fn page(
-    txn: &dyn Read,
+fn page_of_objects(
+    txn: &dyn ReadTransaction,
     objects: impl IntoIterator<Item = (ObjectNo, Ranges)>,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
     let mut page = ChangePage::default();
     for (object, ranges) in objects {
-        if !page.add(txn, object, ranges)? {
+        if !page.add_object(txn, object, ranges)? {
             return Ok((page.changes, page.last));
         }
     }
@@ -304,16 +328,17 @@ fn page(
 }
 
 fn changed_objects(
-    txn: &dyn Read,
+    txn: &dyn ReadTransaction,
     since: CommitSeq,
     to: CommitSeq,
     behind: ObjectNo,
     news: &HistoryNews,
-) -> Outcome<(Vec<Change>, Option<ObjectNo>)> {
-    let (found, is_cut) = scan(txn, since, to, behind, news)?;
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
+    let (found, is_cut) = scan_history(txn, since, to, behind, news)?;
     let last = found.keys().next_back().copied().filter(|_| is_cut);
-    let ranges = |changed: Option<Changed>| changed.and_then(|changed| changed.ranges());
-    let (changes, more) = page(
+    let ranges =
+        |changed: Option<ChangedRanges>| changed.and_then(|changed| changed.bounded_list());
+    let (changes, more) = page_of_objects(
         txn,
         found
             .into_iter()
@@ -324,36 +349,38 @@ fn changed_objects(
 
 /// Returns the first objects behind `behind` that changed and are news, each with the ranges in
 /// which its content changed (`None`: anywhere), and whether there are more.
-fn scan(
-    txn: &dyn Read,
+fn scan_history(
+    txn: &dyn ReadTransaction,
     since: CommitSeq,
     to: CommitSeq,
     behind: ObjectNo,
     news: &HistoryNews,
-) -> Outcome<(BTreeMap<ObjectNo, Option<Changed>>, bool)> {
-    let (mut found, mut is_cut) = (BTreeMap::<ObjectNo, Option<Changed>>::new(), false);
-    txn.changes(since, to, &mut |_, object, ranges| {
-        if object <= behind || !news.has(object) {
+) -> Outcome<(BTreeMap<ObjectNo, Option<ChangedRanges>>, bool)> {
+    let (mut found, mut is_cut) = (BTreeMap::<ObjectNo, Option<ChangedRanges>>::new(), false);
+    txn.visit_changes(since, to, &mut |_, object, ranges| {
+        if object <= behind || !news.contains(object) {
             return;
         }
         let known = found
             .entry(object)
-            .or_insert_with(|| Some(Changed::default()));
+            .or_insert_with(|| Some(ChangedRanges::default()));
         match ranges {
             None => *known = None,
             Some(ranges) => {
                 let known = known.iter_mut();
                 known.for_each(|known| {
-                    ranges
-                        .iter()
-                        .for_each(|(start, len)| known.add(*start, start.saturating_add(*len)))
+                    ranges.iter().for_each(|(start, len)| {
+                        known.insert_range(*start, start.saturating_add(*len))
+                    })
                 });
             }
         }
+        // Only the lowest numbers are kept; a long answer goes on behind the last of them.
         if found.len() > SCAN_MAX {
             found.pop_last();
             is_cut = true;
         }
     })?;
+    debug_assert!(found.len() <= SCAN_MAX, "the scan is bounded");
     Ok((found, is_cut))
 }

@@ -45,12 +45,14 @@ impl RecentCommits {
         }
     }
 
-    fn last(&self) -> CommitSeq {
+    fn last_seq(&self) -> CommitSeq {
         self.commits.back().map_or(self.first, |commit| commit.seq)
     }
 
     pub(crate) fn push(&mut self, commit: Arc<CommitConcern>) {
-        if commit.seq.get() != self.last().get() + 1 {
+        // A transaction that was undone leaves a gap or a repetition: the remembered commits are no
+        // longer all of them.
+        if commit.seq.get() != self.last_seq().get() + 1 {
             *self = Self::new(CommitSeq::new(commit.seq.get().saturating_sub(1)));
         }
         self.rows += commit.rows.len();
@@ -60,6 +62,7 @@ impl RecentCommits {
         {
             (self.first, self.rows) = (oldest.seq, self.rows - oldest.rows.len());
         }
+        debug_assert!(self.rows <= ROWS_MAX, "the oldest commits have made room");
     }
 
     /// Returns the commits in `(since, to]`, or `None` if not all of them are known.
@@ -68,7 +71,7 @@ impl RecentCommits {
         since: CommitSeq,
         to: CommitSeq,
     ) -> Option<Vec<Arc<CommitConcern>>> {
-        if since < self.first || to > self.last() {
+        if since < self.first || to > self.last_seq() {
             return None;
         }
         let from = since.get() - self.first.get();

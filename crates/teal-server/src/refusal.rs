@@ -2,27 +2,28 @@
 
 use teal_chunk::{ChunkError, PinError, ShelfError};
 use teal_meta::MetaError;
-use teal_proto::{RefusalCode, Refused, Reply};
+use teal_proto::{RefusalCode, RefusalReply, ServerReply};
 
 /// An error on its way to a client.
 #[derive(Debug)]
-pub(crate) struct Refusal(pub(crate) Refused);
+pub(crate) struct RequestRefusal(pub(crate) RefusalReply);
 
-pub(crate) type Outcome<T> = Result<T, Refusal>;
+pub(crate) type Outcome<T> = Result<T, RequestRefusal>;
 
 /// Returns a refusal with the meaning of `code`.
 pub(crate) fn refuse<T>(code: RefusalCode, words: impl Into<String>) -> Outcome<T> {
-    Err(Refusal::new(code, words))
+    Err(RequestRefusal::new(code, words))
 }
 
 /// Returns the refusal of a request that makes no sense.
-pub(crate) fn bad<T>(words: impl Into<String>) -> Outcome<T> {
+pub(crate) fn bad_request<T>(words: impl Into<String>) -> Outcome<T> {
     refuse(RefusalCode::BadRequest, words)
 }
 
 /// Refuses a peer that isn't enrolled, or not any more.
 pub(crate) fn refuse_stranger<T>() -> Outcome<T> {
-    let words = "this device is not enrolled any more: it was shut out; let it in again on the serving machine, or enrol it \
+    let words = "this device is not enrolled any more: it was shut out; \
+        let it in again on the serving machine, or enrol it \
                  with a new token";
     refuse(RefusalCode::Denied, words)
 }
@@ -32,22 +33,22 @@ pub(crate) fn is_no_room(error: &ChunkError) -> bool {
     matches!(error, ChunkError::Shelf(ShelfError::NoSpace { .. }))
 }
 
-impl Refusal {
+impl RequestRefusal {
     pub(crate) fn new(code: RefusalCode, words: impl Into<String>) -> Self {
-        Self(Refused {
+        Self(RefusalReply {
             code,
             words: words.into(),
         })
     }
 }
 
-impl From<Refusal> for Reply {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestRefusal> for ServerReply {
+    fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal.0)
     }
 }
 
-impl From<MetaError> for Refusal {
+impl From<MetaError> for RequestRefusal {
     fn from(error: MetaError) -> Self {
         let code = match &error {
             MetaError::NoSpace { .. } => RefusalCode::NoSpace,
@@ -62,7 +63,7 @@ impl From<MetaError> for Refusal {
     }
 }
 
-impl From<ChunkError> for Refusal {
+impl From<ChunkError> for RequestRefusal {
     fn from(error: ChunkError) -> Self {
         let code = match &error {
             ChunkError::Absent { .. } => RefusalCode::NeedsChunks,
@@ -86,7 +87,7 @@ impl From<ChunkError> for Refusal {
     }
 }
 
-impl From<PinError> for Refusal {
+impl From<PinError> for RequestRefusal {
     fn from(error: PinError) -> Self {
         match error {
             PinError::Missing(_) => Self::new(

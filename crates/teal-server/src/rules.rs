@@ -1,5 +1,5 @@
 //! Rules that need no database: pure functions.
 
-pub(crate) mod canvas;
-pub(crate) mod changed;
+pub(crate) mod changed_ranges;
+pub(crate) mod overlay;
 pub(crate) mod valid;

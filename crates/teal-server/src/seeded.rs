@@ -12,17 +12,17 @@ teal_env::seeded_bugs! {
         HalfABatch,
         /// The later content replaces the first.
         LastWriterWins,
-        /// What was appended is put behind what another has rewritten meanwhile.
+        /// Appended content is put behind content that another replica has rewritten meanwhile.
         MergedOverRewrite,
         /// A conflict copy has only what its author changed, not what he had seen.
         CopyWithoutBase,
-        /// What another has changed is removed all the same.
+        /// An object that another replica has changed is removed all the same.
         ChangedRemoved,
-        /// What an author has sent himself counts as changed by another.
+        /// A change that an author has sent itself counts as another replica's.
         OwnUnseen,
         /// Content of another commit than was asked for is given.
         OtherContent,
-        /// History is given to whoever has not said hello, and goes on from another one.
+        /// History is given to a client that has not said hello, and goes on from another one.
         OtherHistory,
         /// A filter forgets the directories that its client has listed.
         FilterForgetsListed,

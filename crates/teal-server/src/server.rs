@@ -6,26 +6,28 @@
 //!
 //! | lock | guards | under it |
 //! |---|---|---|
+//! | one machine's turn (`turns`) | that one of its requests is carried out | everything below |
 //! | `presence` | the connected clients, the waiting pulls, and the last commits of each volume | the locks of filters; waiting releases it |
 //! | `guesses` | the wrong tokens of the present window | nothing |
 //! | `uploads` | content that no commit has named | `presence`; waiting releases it |
 
-use crate::counters::{Counters, Counts};
+use crate::counters::{ServerCounters, ServerCounts};
 use crate::guesses::TokenGuesses;
 use crate::presence::PresenceRegistry;
 use crate::refusal::Outcome;
+use crate::turns::PeerTurns;
 use crate::uploads::UploadTracker;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 use teal_chunk::{ChunkError, ChunkStore};
 use teal_env::{Clock, Entropy};
-use teal_meta::{Meta, MetaError, Read, Write};
+use teal_meta::{MetaError, MetaStore, ReadTransaction, WriteTransaction};
 use teal_types::VolumeId;
 
 /// The reasons for which a server can't be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum ServerOpenError {
     /// The metadata cannot be read.
     #[error(transparent)]
     Meta(#[from] MetaError),
@@ -41,12 +43,13 @@ pub enum OpenError {
 
 /// The primary replica of its volumes. Shared by all threads that serve.
 pub struct Server {
-    meta: Arc<dyn Meta>,
+    meta: Arc<dyn MetaStore>,
     chunks: ChunkStore,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     key: [u8; 32],
-    counters: Counters,
+    counters: ServerCounters,
+    pub(crate) turns: PeerTurns,
     pub(crate) presence: Mutex<PresenceRegistry>,
     /// Wakes, when the server stops, the threads that gather news or pause. They wait on it with
     /// the lock of `presence`.
@@ -67,29 +70,31 @@ impl std::fmt::Debug for Server {
 
 impl Server {
     /// Opens a server over its two stores. The chunk store must be that of
-    /// [`domain`](crate::domain).
+    /// [`load_domain`](crate::load_domain).
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`ServerOpenError`].
     pub fn open(
-        meta: Arc<dyn Meta>,
+        meta: Arc<dyn MetaStore>,
         chunks: ChunkStore,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-    ) -> Result<Self, OpenError> {
-        let (domain, key) = crate::domain::domain_and_key(&*meta, &*entropy)?;
+    ) -> Result<Self, ServerOpenError> {
+        let (domain, key) = crate::domain::load_domain_and_key(&*meta, &*entropy)?;
+        // Another domain names its chunks by another key.
         if domain != *chunks.domain() {
-            return Err(OpenError::OtherDomain);
+            return Err(ServerOpenError::OtherDomain);
         }
         crate::lease::abandon_own_leases(&*meta)?;
-        let uploads = Mutex::new(UploadTracker::new(clock.monotonic()));
+        let uploads = Mutex::new(UploadTracker::new(clock.monotonic_time()));
         Ok(Self {
             meta,
             chunks,
             clock,
             entropy,
             key,
-            counters: Counters::default(),
+            counters: ServerCounters::default(),
+            turns: PeerTurns::default(),
             presence: Mutex::default(),
             stopping: Condvar::new(),
             guesses: Mutex::default(),
@@ -106,12 +111,12 @@ impl Server {
     }
 
     /// Returns the counters of everything done since the server was opened.
-    pub fn counts(&self) -> Counts {
-        self.counters.counts()
+    pub fn counts(&self) -> ServerCounts {
+        self.counters.snapshot()
     }
 
     /// Draws a number at random.
-    pub(crate) fn draw(&self) -> u32 {
+    pub(crate) fn draw_number(&self) -> u32 {
         let mut raw = [0; 4];
         self.entropy().fill(&mut raw);
         u32::from_le_bytes(raw)
@@ -126,10 +131,10 @@ impl Server {
 
     /// Waits for `time`, or until the server stops.
     pub(crate) fn pause(&self, time: Duration) {
-        let until = self.clock.monotonic() + time;
+        let until = self.clock.monotonic_time() + time;
         let mut presence = self.presence.lock();
         while !presence.is_stopping() {
-            let left = until.saturating_sub(self.clock.monotonic());
+            let left = until.saturating_sub(self.clock.monotonic_time());
             if left.is_zero() || self.stopping.wait_for(&mut presence, left).timed_out() {
                 return;
             }
@@ -140,7 +145,7 @@ impl Server {
     pub(crate) fn read<T>(
         &self,
         volume: VolumeId,
-        work: impl FnOnce(&dyn Read) -> Outcome<T>,
+        work: impl FnOnce(&dyn ReadTransaction) -> Outcome<T>,
     ) -> Outcome<T> {
         teal_meta::read(&*self.meta, volume, work)
     }
@@ -149,7 +154,7 @@ impl Server {
     pub(crate) fn write<T>(
         &self,
         volume: VolumeId,
-        work: impl FnOnce(&mut dyn Write) -> Outcome<T>,
+        work: impl FnOnce(&mut dyn WriteTransaction) -> Outcome<T>,
     ) -> Outcome<T> {
         teal_meta::write(&*self.meta, volume, work)
     }
@@ -159,12 +164,12 @@ impl Server {
     pub(crate) fn write_soon<T>(
         &self,
         volume: VolumeId,
-        work: impl FnOnce(&mut dyn Write) -> Outcome<T>,
+        work: impl FnOnce(&mut dyn WriteTransaction) -> Outcome<T>,
     ) -> Outcome<T> {
         teal_meta::write_soon(&*self.meta, volume, work)
     }
 
-    pub(crate) fn meta(&self) -> &dyn Meta {
+    pub(crate) fn meta(&self) -> &dyn MetaStore {
         &*self.meta
     }
     pub(crate) fn chunks(&self) -> &ChunkStore {
@@ -176,10 +181,10 @@ impl Server {
     pub(crate) fn entropy(&self) -> &dyn Entropy {
         &*self.entropy
     }
-    pub(crate) fn key(&self) -> [u8; 32] {
+    pub(crate) fn domain_key(&self) -> [u8; 32] {
         self.key
     }
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &ServerCounters {
         &self.counters
     }
 }

@@ -9,10 +9,10 @@
 //! 4. *Quiet*: while nothing is sent, nothing is done; and then no more than half of the time,
 //!    unless there is no room.
 
-use crate::refusal::{Outcome, Refusal};
+use crate::refusal::{Outcome, RequestRefusal};
 use crate::server::Server;
 use std::time::Duration;
-use teal_chunk::{Collected, Marking, Sweep};
+use teal_chunk::{CollectionReport, MarkPhase, SweepPhase};
 use teal_meta::PastPlace;
 use teal_types::VolumeId;
 
@@ -34,9 +34,9 @@ enum SweepPace {
 
 impl Server {
     /// Looks after the chunks for as long as the server lives; meant for a thread of its own.
-    pub fn keep_up(&self) {
+    pub fn run_upkeep(&self) {
         loop {
-            let wait = match self.upkeep() {
+            let wait = match self.do_due_upkeep() {
                 Ok(wait) => wait,
                 Err(refusal) => {
                     log::warn!("the chunks could not be looked after: {}", refusal.0.words);
@@ -55,8 +55,9 @@ impl Server {
         if self.has_stopped() {
             return false;
         }
+        // Work that has become due since the last step must not be slept over.
         let is_due = uploads.wants_merge()
-            || uploads.collection_in(self.clock().monotonic()) == Some(Duration::ZERO);
+            || uploads.time_until_collection(self.clock().monotonic_time()) == Some(Duration::ZERO);
         match at_most {
             _ if is_due && at_most != Some(RETRY_AFTER) => {}
             Some(wait) => drop(self.upkeep_due.wait_for(&mut uploads, wait)),
@@ -71,41 +72,53 @@ impl Server {
     ///
     /// # Errors
     /// Returns the failure in words; nothing is lost, and the work can be done again.
-    pub fn look_after_chunks(&self) -> Result<Option<Duration>, teal_proto::Refused> {
-        self.upkeep().map_err(|refusal| refusal.0)
+    pub fn look_after_chunks(&self) -> Result<Option<Duration>, teal_proto::RefusalReply> {
+        self.do_due_upkeep().map_err(|refusal| refusal.0)
     }
 
-    fn upkeep(&self) -> Outcome<Option<Duration>> {
+    fn do_due_upkeep(&self) -> Outcome<Option<Duration>> {
         if self.uploads.lock().wants_merge() {
-            self.merge()?;
+            self.merge_packs()?;
         }
-        let due = self.uploads.lock().collection_in(self.clock().monotonic());
+        let due = self
+            .uploads
+            .lock()
+            .time_until_collection(self.clock().monotonic_time());
         if due == Some(Duration::ZERO) {
-            self.collect()
-                .inspect_err(|_| self.uploads.lock().collect_again(self.clock().monotonic()))?;
+            // A failed collection is due again, and `run_upkeep` pauses before it.
+            self.collect_chunks().inspect_err(|_| {
+                self.uploads
+                    .lock()
+                    .retry_collection(self.clock().monotonic_time())
+            })?;
         }
-        Ok(self.uploads.lock().collection_in(self.clock().monotonic()))
+        Ok(self
+            .uploads
+            .lock()
+            .time_until_collection(self.clock().monotonic_time()))
     }
 
-    fn merge(&self) -> Outcome<()> {
-        self.uploads.lock().merging();
+    fn merge_packs(&self) -> Outcome<()> {
+        self.uploads.lock().begin_merge();
         while self.chunks().is_scattered() {
-            let before = self.chunks().holding().packs;
-            let merged = self.sweep(self.chunks().merge()?, SweepPace::Paused)?;
+            let before = self.chunks().usage().packs;
+            let merged = self.sweep_chunks(self.chunks().begin_merge()?, SweepPace::Paused)?;
             log::debug!(
                 "{} small packs became {}",
                 merged.rewritten_packs,
                 merged.new_packs
             );
-            if self.chunks().holding().packs >= before || self.has_stopped() {
+            // Another round would not help if this one has not made the packs fewer.
+            if self.chunks().usage().packs >= before || self.has_stopped() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn collect(&self) -> Outcome<()> {
-        let now = self.clock().monotonic();
+    fn collect_chunks(&self) -> Outcome<()> {
+        let now = self.clock().monotonic_time();
+        // The time is taken before the marking, so that chunks sent meanwhile are kept.
         let (since, pace) = {
             let mut uploads = self.uploads.lock();
             let pace = if uploads.is_short() {
@@ -114,16 +127,18 @@ impl Server {
                 SweepPace::Paused
             };
             let since = uploads.keep_since(now);
-            uploads.collecting(now);
+            uploads.begin_collection(now);
             (since, pace)
         };
-        let mut marking = self.chunks().collect_before(since)?;
+        let mut marking = self.chunks().begin_collection_before(since)?;
         let mut volumes = self.meta().volumes()?;
-        volumes.push(crate::domain::SERVER);
+        // The server's own rows have a number that the list of volumes does not contain.
+        volumes.push(crate::domain::SERVER_VOLUME);
         for volume in volumes {
-            self.mark(&mut marking, volume)?;
+            self.mark_volume(&mut marking, volume)?;
         }
-        let collected = self.sweep(marking.sweep(), pace)?;
+        let collected = self.sweep_chunks(marking.begin_sweep(), pace)?;
+        // A missing chunk is damage, of which a person has to hear.
         if collected.missing_count > 0 {
             log::error!(
                 "{} chunks that history names are not there; the first is {}",
@@ -137,35 +152,39 @@ impl Server {
                 collected.freed
             );
         }
-        let now = self.clock().monotonic();
+        // Chunks that the sweep has removed do not count as unnamed any more.
+        let now = self.clock().monotonic_time();
         self.uploads
             .lock()
-            .retain(now, |chunks| self.chunks().peek(chunks));
+            .retain_present(now, |chunks| self.chunks().peek_present(chunks));
         Ok(())
     }
 
     /// Marks what the history of a volume names, some rows at a time: rows are added to it and
     /// never changed, and a commit that adds one has pinned the chunks it names.
-    fn mark(&self, marking: &mut Marking, volume: VolumeId) -> Outcome<()> {
+    fn mark_volume(&self, marking: &mut MarkPhase, volume: VolumeId) -> Outcome<()> {
         let mut after: Option<PastPlace> = None;
         loop {
+            // Each page has a transaction of its own, so that commits go on meanwhile.
             let rows = self.read(volume, |txn| Ok(txn.named_chunks(after, ROWS)?))?;
             let Some((last, _)) = rows.last() else {
                 return Ok(());
             };
             after = Some(*last);
-            marking.mark(rows.into_iter().map(|(_, chunk)| chunk));
+            marking.mark_live(rows.into_iter().map(|(_, chunk)| chunk));
         }
     }
 
-    fn sweep(&self, mut sweep: Sweep, pace: SweepPace) -> Outcome<Collected> {
+    fn sweep_chunks(&self, mut sweep: SweepPhase, pace: SweepPace) -> Outcome<CollectionReport> {
         loop {
-            let begun = self.clock().monotonic();
-            if !sweep.step().map_err(Refusal::from)? || self.has_stopped() {
+            let begun = self.clock().monotonic_time();
+            // The server may end between two steps; the rest is done another time.
+            if !sweep.run_step().map_err(RequestRefusal::from)? || self.has_stopped() {
                 return Ok(sweep.report().clone());
             }
+            // Rests as long as the step took, so that requests have half of the time.
             if pace == SweepPace::Paused {
-                let took = self.clock().monotonic().saturating_sub(begun);
+                let took = self.clock().monotonic_time().saturating_sub(begun);
                 self.pause(took.min(PAUSE_MAX));
             }
         }

@@ -17,51 +17,51 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use teal_types::ChunkId;
 
-/// What a machine is sending.
+/// The content that one machine is sending.
 #[derive(Debug)]
-struct Upload {
+struct PeerUpload {
     /// Chunks without a name, and their bytes.
     chunks: HashMap<ChunkId, u64>,
     bytes: u64,
     begun: Duration,
     /// When it asked or sent something last.
-    last: Duration,
+    last_request: Duration,
     /// There was no room for it.
     has_failed: bool,
 }
 
-/// What all machines are sending, and what is to be done about it.
+/// The uploads of all machines, and the times at which the chunks need care.
 #[derive(Debug)]
 pub(crate) struct UploadTracker {
-    of: HashMap<Peer, Upload>,
-    /// Who found no room since the last collection.
-    short: HashSet<Peer>,
+    uploads: HashMap<Peer, PeerUpload>,
+    /// The machines that have found no room since the last collection.
+    without_room: HashSet<Peer>,
     /// When there may be something to collect.
     due: Option<Duration>,
     /// When the last collection began.
-    collected: Option<Duration>,
+    last_collection: Option<Duration>,
     /// Packs since the last merge, at most.
-    puts: u32,
+    puts_since_merge: u32,
 }
 
-/// Whether content of a machine is taken now.
+/// Says if content of a machine is taken now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum UploadAdmission {
     /// At once.
     Now,
     /// After so long.
     After(Duration),
     /// Not before its commit: it has so many chunks of so many bytes that nothing names.
-    Not {
-        /// How many.
+    Refused {
+        /// The number of the chunks.
         chunks: usize,
-        /// Of how many bytes.
+        /// The size of the chunks together.
         bytes: u64,
     },
 }
 
 /// The longest that content is held back.
-const SLOWED: Duration = Duration::from_millis(200);
+const SLOWED_BY: Duration = Duration::from_millis(200);
 
 /// Returns how many bytes of the disk unnamed content must leave to others.
 ///
@@ -73,160 +73,186 @@ fn room_for_others(free: u64, unnamed: u64) -> u64 {
 }
 
 impl UploadTracker {
-    /// Content that an earlier life of the server left may be there.
+    /// Returns a tracker that knows no upload. A collection is due after the grace, because an
+    /// earlier run of the server may have left content.
     pub(crate) fn new(now: Duration) -> Self {
         Self {
-            of: HashMap::new(),
-            short: HashSet::new(),
+            uploads: HashMap::new(),
+            without_room: HashSet::new(),
             due: Some(now + UNNAMED_GRACE),
-            collected: None,
-            puts: 0,
+            last_collection: None,
+            puts_since_merge: 0,
         }
     }
 
-    /// A machine is about to send, or to name, content that is asked about.
-    pub(crate) fn touch(&mut self, peer: Peer, now: Duration) {
-        let begin = || Upload {
+    /// Notes that a machine asks about content, or is about to send some.
+    pub(crate) fn touch_upload(&mut self, peer: Peer, now: Duration) {
+        let begin = || PeerUpload {
             chunks: HashMap::new(),
             bytes: 0,
             begun: now,
-            last: now,
+            last_request: now,
             has_failed: false,
         };
-        let upload = self.of.entry(peer).or_insert_with(begin);
-        if now.saturating_sub(upload.last) >= UPLOAD_ACTIVE {
+        let upload = self.uploads.entry(peer).or_insert_with(begin);
+        if now.saturating_sub(upload.last_request) >= UPLOAD_ACTIVE {
             // Another one begins: what it needs of the last it asks about again.
             upload.begun = now;
         }
-        upload.last = now;
+        upload.last_request = now;
     }
 
     /// Decides whether so many bytes of a machine are taken; `free` is what the place of the chunks
     /// has room for, if it is known.
-    pub(crate) fn admit(&self, peer: Peer, bytes: u64, free: Option<u64>) -> Admission {
+    pub(crate) fn admit_content(
+        &self,
+        peer: Peer,
+        bytes: u64,
+        free: Option<u64>,
+    ) -> UploadAdmission {
+        // A machine without unnamed content is always admitted, so that every machine gets on.
         let Some(upload) = self
-            .of
+            .uploads
             .get(&peer)
             .filter(|upload| !upload.chunks.is_empty())
         else {
-            return Admission::Now;
+            return UploadAdmission::Now;
         };
-        let refused = Admission::Not {
+        let refused = UploadAdmission::Refused {
             chunks: upload.chunks.len(),
             bytes: upload.bytes,
         };
         if upload.chunks.len() >= UNNAMED_CHUNKS_MAX {
             return refused;
         }
+        // Without knowledge of the free space, only the number of chunks is limited.
         let Some(free) = free else {
-            return Admission::Now;
+            return UploadAdmission::Now;
         };
-        let unnamed = self.of.values().map(|upload| upload.bytes).sum();
+        let unnamed = self.uploads.values().map(|upload| upload.bytes).sum();
         let kept = room_for_others(free, unnamed);
         if free < kept + bytes {
             refused
         } else if free < 2 * kept + bytes {
-            Admission::After(SLOWED)
+            UploadAdmission::After(SLOWED_BY)
         } else {
-            Admission::Now
+            UploadAdmission::Now
         }
     }
 
-    /// These chunks of a machine are here now. Says whether there may be many small packs.
-    pub(crate) fn sent(
+    /// Notes chunks that a machine has sent. Returns whether there may be many small packs by now.
+    pub(crate) fn record_sent(
         &mut self,
         peer: Peer,
         chunks: impl IntoIterator<Item = (ChunkId, u64)>,
     ) -> bool {
-        if let Some(upload) = self.of.get_mut(&peer) {
+        if let Some(upload) = self.uploads.get_mut(&peer) {
             upload.has_failed = false;
             for (chunk, bytes) in chunks {
+                // A chunk that comes again does not count twice.
                 if upload.chunks.insert(chunk, bytes).is_none() {
                     upload.bytes += bytes;
                 }
             }
         }
-        self.puts += 1;
-        self.puts >= MERGED_AFTER
+        self.puts_since_merge += 1;
+        self.puts_since_merge >= MERGED_AFTER
     }
 
-    /// There was no room for content of a machine.
-    pub(crate) fn found_no_room(&mut self, peer: Peer) {
-        self.short.insert(peer);
-        if let Some(upload) = self.of.get_mut(&peer) {
+    /// Notes that there was no room for content of a machine.
+    pub(crate) fn record_no_room(&mut self, peer: Peer) {
+        self.without_room.insert(peer);
+        if let Some(upload) = self.uploads.get_mut(&peer) {
             upload.has_failed = true;
         }
     }
 
-    /// A commit of a machine has named these.
-    pub(crate) fn named(&mut self, peer: Peer, chunks: &[ChunkId]) {
-        let Some(upload) = self.of.get_mut(&peer) else {
+    /// Notes that a commit of a machine has named these chunks.
+    pub(crate) fn record_named(&mut self, peer: Peer, chunks: &[ChunkId]) {
+        let Some(upload) = self.uploads.get_mut(&peer) else {
             return;
         };
         for chunk in chunks {
             upload.bytes -= upload.chunks.remove(chunk).unwrap_or(0);
         }
+        debug_assert!(
+            !upload.chunks.is_empty() || upload.bytes == 0,
+            "bytes are those of the chunks"
+        );
         if upload.chunks.is_empty() {
-            self.of.remove(&peer);
+            self.uploads.remove(&peer);
         }
     }
 
     /// Returns what a collection at `now` is to keep: what was sent or asked about after this time.
     pub(crate) fn keep_since(&self, now: Duration) -> Option<Duration> {
-        let failed = self.of.iter().filter(|(_, upload)| upload.has_failed);
+        // The largest of the uploads that found no room gives way to the others.
+        let failed = self.uploads.iter().filter(|(_, upload)| upload.has_failed);
         let largest = failed
             .max_by_key(|(peer, upload)| (upload.bytes, **peer))
             .map(|(peer, _)| *peer);
-        let is_protected = |peer: &Peer, upload: &Upload| {
-            let is_active = now.saturating_sub(upload.last) < UPLOAD_ACTIVE;
-            let makes_way = Some(*peer) == largest && self.short.iter().any(|short| short != peer);
+        let is_protected = |peer: &Peer, upload: &PeerUpload| {
+            let is_active = now.saturating_sub(upload.last_request) < UPLOAD_ACTIVE;
+            let makes_way =
+                Some(*peer) == largest && self.without_room.iter().any(|short| short != peer);
             is_active && !makes_way && now.saturating_sub(upload.begun) < UPLOAD_LONGEST
         };
         let uploads = self
-            .of
+            .uploads
             .iter()
             .filter(|(peer, upload)| is_protected(peer, upload))
             .map(|(_, upload)| upload.begun);
-        let latest = if self.short.is_empty() {
+        // Without a shortage, everything younger than the grace stays.
+        let latest = if self.without_room.is_empty() {
             now.checked_sub(UNNAMED_GRACE)?
         } else {
             now
         };
-        // What came at that very moment belongs to the upload.
+        // Chunks that came at the very moment of the beginning belong to the upload, hence the
+        // nanosecond.
         uploads
             .map(|begun| begun.checked_sub(Duration::from_nanos(1)))
             .try_fold(latest, |least, begun| Some(least.min(begun?)))
     }
 
-    /// A collection begins at `now` that keeps what [`keep_since`](Self::keep_since) says.
-    pub(crate) fn collecting(&mut self, now: Duration) {
-        self.short.clear();
+    /// Notes that a collection begins at `now` that keeps what [`keep_since`](Self::keep_since)
+    /// says.
+    pub(crate) fn begin_collection(&mut self, now: Duration) {
+        debug_assert!(
+            self.last_collection <= Some(now),
+            "the clock does not go back"
+        );
+        self.without_room.clear();
         self.due = None;
-        self.collected = Some(now);
+        self.last_collection = Some(now);
     }
 
-    /// A collection has not come to its end.
-    pub(crate) fn collect_again(&mut self, now: Duration) {
+    /// Makes a collection due again that has failed.
+    pub(crate) fn retry_collection(&mut self, now: Duration) {
         self.due = Some(now);
     }
 
     /// Returns what of the unnamed chunks is still here, after a collection.
-    pub(crate) fn retain(
+    pub(crate) fn retain_present(
         &mut self,
         now: Duration,
         mut are_here: impl FnMut(&[ChunkId]) -> Vec<bool>,
     ) {
-        for upload in self.of.values_mut() {
+        for upload in self.uploads.values_mut() {
             let chunks: Vec<ChunkId> = upload.chunks.keys().copied().collect();
             for (chunk, is_here) in chunks.iter().zip(are_here(&chunks)) {
                 if !is_here {
                     upload.bytes -= upload.chunks.remove(chunk).unwrap_or(0);
                 }
             }
+            debug_assert!(
+                !upload.chunks.is_empty() || upload.bytes == 0,
+                "bytes are those of the chunks"
+            );
         }
         let mut is_something_left = false;
-        self.of.retain(|_, upload| {
-            let idle = now.saturating_sub(upload.last);
+        self.uploads.retain(|_, upload| {
+            let idle = now.saturating_sub(upload.last_request);
             let is_given_up = idle >= UNNAMED_GRACE;
             is_something_left |= is_given_up && !upload.chunks.is_empty();
             !is_given_up && (idle < UPLOAD_ACTIVE || !upload.chunks.is_empty())
@@ -237,34 +263,35 @@ impl UploadTracker {
         }
     }
 
-    /// Small packs are merged.
-    pub(crate) fn merging(&mut self) {
-        self.puts = 0;
+    /// Notes that the small packs are being merged.
+    pub(crate) fn begin_merge(&mut self) {
+        self.puts_since_merge = 0;
     }
 
-    /// Returns whether somebody found no room since the last collection.
+    /// Returns whether a machine has found no room since the last collection.
     pub(crate) fn is_short(&self) -> bool {
-        !self.short.is_empty()
+        !self.without_room.is_empty()
     }
 
     pub(crate) fn wants_merge(&self) -> bool {
-        self.puts >= MERGED_AFTER
+        self.puts_since_merge >= MERGED_AFTER
     }
 
-    /// How long until a collection is due; `None`: until something happens.
-    pub(crate) fn collection_in(&self, now: Duration) -> Option<Duration> {
-        if !self.short.is_empty() {
+    /// Returns the time until a collection is due; `None` if only a request can make one due.
+    pub(crate) fn time_until_collection(&self, now: Duration) -> Option<Duration> {
+        // A machine waits for space, so a collection is due as soon as the last one is old enough.
+        if !self.without_room.is_empty() {
             let soonest = self
-                .collected
-                .map_or(Duration::ZERO, |collected| collected + BETWEEN);
+                .last_collection
+                .map_or(Duration::ZERO, |collected| collected + BETWEEN_COLLECTIONS);
             return Some(soonest.saturating_sub(now));
         }
-        // What nobody has named by then was given up.
+        // An upload that has not been named by then was given up.
         let given_up = self
-            .of
+            .uploads
             .values()
             .filter(|upload| !upload.chunks.is_empty())
-            .map(|upload| upload.last + UNNAMED_GRACE);
+            .map(|upload| upload.last_request + UNNAMED_GRACE);
         given_up
             .chain(self.due)
             .min()
@@ -273,8 +300,8 @@ impl UploadTracker {
 }
 
 /// However short room is, history is not looked through more often.
-const BETWEEN: Duration = Duration::from_secs(5);
-/// So many puts may have left enough small packs to merge.
+const BETWEEN_COLLECTIONS: Duration = Duration::from_secs(5);
+/// The number of puts after which there may be enough small packs to merge.
 const MERGED_AFTER: u32 = 16;
 
 #[cfg(test)]

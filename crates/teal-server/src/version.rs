@@ -2,15 +2,15 @@
 
 use crate::limits::{DEPTH_MAX, ITEM_BYTES};
 use crate::refusal::Outcome;
-use teal_meta::{ObjectRow, Read};
-use teal_types::{CommitSeq, Link, ObjectNo, Version};
+use teal_meta::{ObjectRow, ReadTransaction};
+use teal_types::{CommitSeq, HardLink, ObjectNo, ObjectVersion};
 
-fn assemble(
+fn assemble_version(
     object: ObjectNo,
     row: ObjectRow,
-    links: Vec<Link>,
+    links: Vec<HardLink>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-) -> Version {
+) -> ObjectVersion {
     let ObjectRow {
         kind,
         attributes,
@@ -22,7 +22,7 @@ fn assemble(
         xattr_seq,
         ..
     } = row;
-    Version {
+    ObjectVersion {
         object,
         kind,
         attributes,
@@ -37,23 +37,27 @@ fn assemble(
     }
 }
 
-/// The live version of an object.
-pub(crate) fn live(txn: &dyn Read, object: ObjectNo) -> Outcome<Option<Version>> {
+/// Returns the live version of an object.
+pub(crate) fn live_version(
+    txn: &dyn ReadTransaction,
+    object: ObjectNo,
+) -> Outcome<Option<ObjectVersion>> {
     let Some(row) = txn.object(object)? else {
         return Ok(None);
     };
     let links = txn
-        .links(object)?
+        .links_of(object)?
         .into_iter()
         .map(|(link, _)| link)
         .collect();
+    // Nearly all objects have no extended attributes, and their rows say so without a query.
     let has_xattrs = row.xattr_seq > CommitSeq::new(0);
     let xattrs = if has_xattrs {
         txn.xattrs(object)?
     } else {
         Vec::new()
     };
-    Ok(Some(assemble(
+    Ok(Some(assemble_version(
         object,
         row,
         links,
@@ -64,13 +68,13 @@ pub(crate) fn live(txn: &dyn Read, object: ObjectNo) -> Outcome<Option<Version>>
     )))
 }
 
-/// The version of an object after a commit, from its row then.
-pub(crate) fn past(
-    txn: &dyn Read,
+/// Returns the version of an object after a commit, made from its row at that time.
+pub(crate) fn past_version(
+    txn: &dyn ReadTransaction,
     object: ObjectNo,
     row: ObjectRow,
     at: CommitSeq,
-) -> Outcome<Version> {
+) -> Outcome<ObjectVersion> {
     let mut links = Vec::new();
     for link in txn.names_ever(object, at)? {
         if txn
@@ -84,11 +88,13 @@ pub(crate) fn past(
         .xattrs_at(object, at)?
         .into_iter()
         .filter_map(|(name, _, value)| value.map(|value| (name, value)));
-    Ok(assemble(object, row, links, xattrs.collect()))
+    Ok(assemble_version(object, row, links, xattrs.collect()))
 }
 
-/// The directories in which these lie.
-pub(crate) fn dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<ObjectNo> {
+/// Returns the directories in which these versions lie.
+pub(crate) fn parent_dirs<'a>(
+    versions: impl IntoIterator<Item = &'a ObjectVersion>,
+) -> Vec<ObjectNo> {
     let mut dirs: Vec<ObjectNo> = versions
         .into_iter()
         .flat_map(|version| version.links.iter().map(|link| link.dir))
@@ -98,8 +104,8 @@ pub(crate) fn dirs<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<O
     dirs
 }
 
-/// About how many bytes it takes in a message.
-pub(crate) fn weight(version: &Version) -> usize {
+/// Returns about how many bytes a version takes in a message.
+pub(crate) fn message_weight(version: &ObjectVersion) -> usize {
     let links: usize = version
         .links
         .iter()
@@ -114,13 +120,15 @@ pub(crate) fn weight(version: &Version) -> usize {
 }
 
 /// Returns where an object lies, by its first names; empty if it has none.
-pub(crate) fn path(txn: &dyn Read, object: ObjectNo) -> Outcome<String> {
+pub(crate) fn path_of(txn: &dyn ReadTransaction, object: ObjectNo) -> Outcome<String> {
     let (mut names, mut at) = (Vec::new(), object);
+    // Bounded, because a damaged tree may have a cycle.
     while at != ObjectNo::ROOT && names.len() < DEPTH_MAX {
-        let Some((link, _)) = txn.links(at)?.into_iter().next() else {
+        let Some((link, _)) = txn.links_of(at)?.into_iter().next() else {
             return Ok(String::new());
         };
         names.push(link.name.to_string());
+        debug_assert!(names.len() <= DEPTH_MAX, "the walk is bounded");
         at = link.dir;
     }
     names.reverse();

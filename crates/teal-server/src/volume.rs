@@ -2,12 +2,12 @@
 
 use crate::peer::Peer;
 use crate::refusal::{Outcome, refuse};
-use teal_meta::{Read, ReplicaRow, VolumeRow};
+use teal_meta::{ReadTransaction, ReplicaRow, VolumeRow};
 use teal_proto::RefusalCode;
 use teal_types::{BatchId, CommitSeq, Incarnation};
 
 /// Returns the row of the transaction's volume; a refusal if the volume doesn't exist.
-pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
+pub(crate) fn volume_of(txn: &dyn ReadTransaction) -> Outcome<VolumeRow> {
     match txn.volume()? {
         Some(volume) => Ok(volume),
         None => refuse(RefusalCode::Denied, "there is no such volume here"),
@@ -16,7 +16,7 @@ pub(crate) fn volume_of(txn: &dyn Read) -> Outcome<VolumeRow> {
 
 /// Returns the row of `peer`; a refusal unless `incarnation` is its present one.
 pub(crate) fn current_replica(
-    txn: &dyn Read,
+    txn: &dyn ReadTransaction,
     peer: Peer,
     incarnation: Incarnation,
 ) -> Outcome<ReplicaRow> {
@@ -26,16 +26,19 @@ pub(crate) fn current_replica(
             "this device is not enrolled; enrol it again",
         );
     };
+    // Number 0 means that a replica has no incarnation yet.
     if incarnation != replica.incarnation || incarnation.is_none() {
         let words = format!(
-            "incarnation {incarnation} of this device is over: its store is a copy of one that went on; it gets a new one"
+            "incarnation {incarnation} of this device is over: its store is a copy of one that \
+             went on; it gets a new one"
         );
         return refuse(RefusalCode::Cloned, words);
     }
     Ok(replica)
 }
 
-/// Returns the digest of a history whose digest was `previous`, and that is one commit longer.
+/// Returns the digest of a history that is one commit longer than the history with the digest
+/// `previous`.
 pub(crate) fn chained_digest(
     previous: &[u8; 32],
     seq: CommitSeq,

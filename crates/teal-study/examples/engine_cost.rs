@@ -12,8 +12,8 @@
 use std::path::Path;
 use std::process::Command;
 use teal_env::{Clock as _, SystemClock};
-use teal_study::wml::parse;
-use teal_study::workload::{Listener, Options, Outcome, execute, plan};
+use teal_study::wml::parse_script;
+use teal_study::workload::{RunListener, RunOutcome, WorkloadOptions, execute_plan, plan_script};
 
 /// The file that is read.
 const SIZE: u64 = 1 << 20;
@@ -21,10 +21,10 @@ const BLOCK: usize = 4096;
 
 struct Silent;
 
-impl Listener for Silent {
-    fn say(&self, _: &str) {}
-    fn progress(&self, _: &Outcome) {}
-    fn interrupted(&self) -> bool {
+impl RunListener for Silent {
+    fn print_line(&self, _: &str) {}
+    fn report_progress(&self, _: &RunOutcome) {}
+    fn is_interrupted(&self) -> bool {
         false
     }
 }
@@ -35,9 +35,9 @@ fn engine(dir: &Path, flowop: &str, threads: u64, seconds: u64) -> f64 {
         "define fileset name=cost,path=$dir,entries=1,size={SIZE},dirwidth=20,dirgamma=0,prealloc\n\
          define process name=pp {{ thread name=tt,memsize=64k,instances={threads} {{ flowop {flowop} }} }}\nrun {seconds}"
     );
-    let script = parse("cost.wml", &text, &mut |_| Err("nothing is loaded".into())).unwrap();
-    let plan = plan(&script, Options::new(dir)).unwrap();
-    let outcome = execute(&plan, &SystemClock, &Silent).unwrap().unwrap();
+    let script = parse_script("cost.wml", &text, &mut |_| Err("nothing is loaded".into())).unwrap();
+    let plan = plan_script(&script, WorkloadOptions::new(dir)).unwrap();
+    let outcome = execute_plan(&plan, &SystemClock, &Silent).unwrap().unwrap();
     outcome.lines[0].figures.count as f64 * 1e9 / outcome.nanos as f64
 }
 
@@ -47,7 +47,7 @@ fn bare(dir: &Path, seconds: u64) -> f64 {
         .read(true)
         .open(dir.join("cost/00000001/00000001"))
         .unwrap();
-    let (began, mut buffer, mut count) = (SystemClock.monotonic(), [0; BLOCK], 0_u64);
+    let (began, mut buffer, mut count) = (SystemClock.monotonic_time(), [0; BLOCK], 0_u64);
     loop {
         for _ in 0..1000 {
             // A walk that looks random costs nothing to speak of.
@@ -55,7 +55,7 @@ fn bare(dir: &Path, seconds: u64) -> f64 {
             rustix::io::pread(&file, &mut buffer, block * BLOCK as u64).unwrap();
             count += 1;
         }
-        let took = SystemClock.monotonic() - began;
+        let took = SystemClock.monotonic_time() - began;
         if took.as_secs() >= seconds {
             return count as f64 / took.as_secs_f64();
         }

@@ -5,9 +5,9 @@
 //! 1. Events become *visits* (`visits`): what one thread does with one file, from its opening to
 //!    its closing; where a file stays open for long, or nothing tells of openings, from when the
 //!    thread turns to it until it turns to another, or for 16 calls at random places.
-//! 2. Files become *sets* (`sets`): those below one directory at the top of what was recorded,
-//!    apart from them those at whose places are read and written at random, and single files that
-//!    are visited much more often than their neighbours.
+//! 2. Files become *sets* (`sets`): those below one directory at the top of what was recorded.
+//!    Files that are read and written at random places, and single files that are visited much more
+//!    often than their neighbours, have sets apart from them.
 //! 3. Threads that last and do alike are a *role* (`roles`): those that read, say, and those that
 //!    write. Where threads come and go, all have one.
 //! 4. Visits that do the same kinds of things to files of the same set, in the same order, are one
@@ -25,10 +25,10 @@
 //! are at a time, and which of up to four roles they have; visits a second.
 //!
 //! # What is lost
-//! What sets threads of a role apart, and in which order files are visited; that sizes of calls
-//! depend on each other; bursts and pauses; renames, links, attributes, truncation: the language
-//! has no words for them. The script says in its first lines how much that was. Shapes with less
-//! than a thousandth of visits and of calls are left out.
+//! The differences between threads of a role and the order of their files are lost. So are the
+//! dependence of sizes of calls on each other, bursts and pauses. Renames, links, attributes and
+//! truncation are lost, because the language has no words for them: the script counts them in its
+//! first lines. Shapes with less than a thousandth of visits and of calls are left out.
 
 mod roles;
 mod script;
@@ -39,13 +39,13 @@ mod table;
 mod visits;
 
 use std::collections::BTreeMap;
-use teal_trace::Item;
+use teal_trace::TraceItem;
 
-pub use survey::Survey;
+pub use survey::TreeSurvey;
 
-/// What a program does with a file, in the words of the language.
+/// Names a thing that a program does with a file, in the words of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Step {
+enum VisitStep {
     Create,
     ReadWhole,
     Read,
@@ -63,55 +63,69 @@ enum Step {
 
 /// A workload, characterised.
 #[derive(Debug)]
-pub struct Character {
+pub struct CharacterisedWorkload {
     /// The script.
     pub script: String,
-    /// Visits that the script's shapes stand for, and all.
+    /// Counts the visits that the script's shapes stand for, and all.
     pub visits: [u64; 2],
     /// Threads at a time.
     pub threads: u64,
-    /// What was met that the language has no words for, by the word of the trace.
+    /// Counts the operations that the language has no words for, by the word of the trace.
     pub lost: BTreeMap<&'static str, u64>,
-    /// Whether the trace tells of openings, and so of all that programs asked; else of what the
-    /// page cache did not answer.
+    /// Is true when the trace tells of openings, and so of all that programs asked. Otherwise it
+    /// tells only what the page cache did not answer.
     pub is_whole: bool,
 }
 
-/// Why there is no character.
+/// Says why a trace gives no workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoCharacter {
-    /// Nothing of a file's was asked.
+pub enum CharacteriseError {
+    /// No file was used in the recording.
     #[error("nothing was done in the time of the recording that a workload could be made of")]
     Idle,
 }
 
-/// Characterises what the items of a trace at file level tell; `survey` is what was there before,
-/// if that is known.
+/// Characterises the file operations that the items of a trace tell. `survey` holds the files that
+/// were there before, if they are known.
 ///
 /// # Errors
-/// See [`NoCharacter`].
-pub fn characterise(
-    items: impl IntoIterator<Item = Item>,
-    survey: &Survey,
+/// See [`CharacteriseError`].
+pub fn characterise_trace(
+    items: impl IntoIterator<Item = TraceItem>,
+    survey: &TreeSurvey,
     about: &str,
-) -> Result<Character, NoCharacter> {
-    let mut watched = visits::Follower::new(survey);
-    items.into_iter().for_each(|item| watched.follow(&item));
-    let seen = watched.end();
+) -> Result<CharacterisedWorkload, CharacteriseError> {
+    let mut watched = visits::VisitTracker::new(survey);
+    // The trace is read once; everything after works on what was found.
+    items
+        .into_iter()
+        .for_each(|item| watched.follow_item(&item));
+    let seen = watched.finish();
     if seen.visits.is_empty() {
-        return Err(NoCharacter::Idle);
+        return Err(CharacteriseError::Idle);
     }
-    let sets = sets::sets(&seen, survey);
-    let doing = |role: roles::Role| (role.threads, shapes::shapes(&seen, &sets, &role.visits));
-    let mut roles: Vec<_> = roles::roles(&seen, &sets).into_iter().map(doing).collect();
+    let sets = sets::group_files(&seen, survey);
+    // Roles without threads or without shapes that are frequent enough say nothing about the
+    // workload.
+    let doing = |role: roles::ThreadRole| {
+        (
+            role.threads,
+            shapes::find_shapes(&seen, &sets, &role.visits),
+        )
+    };
+    let mut roles: Vec<_> = roles::assign_roles(&seen, &sets)
+        .into_iter()
+        .map(doing)
+        .collect();
     roles.retain(|(threads, shapes)| *threads > 0 && !shapes.is_empty());
+    // The caller compares the kept visits with all: the difference is what the script leaves out.
     let kept = roles
         .iter()
         .flat_map(|(_, shapes)| shapes)
         .map(|shape| shape.count)
         .sum();
-    let script = script::script(&seen, &sets, &roles, about);
-    Ok(Character {
+    let script = script::write_script(&seen, &sets, &roles, about);
+    Ok(CharacterisedWorkload {
         script,
         visits: [kept, seen.visits.len() as u64],
         threads: seen.threads,

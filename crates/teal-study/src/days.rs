@@ -1,9 +1,9 @@
-//! Working days: recorded sessions, one after the other, with pauses drawn by a seed.
+//! Composes working days from recorded sessions, with pauses drawn by a seed.
 //!
 //! # Guarantees
 //! 1. The same sessions, length and seed give the same day on every machine.
-//! 2. Within a step of a session times are as recorded; only where it says that somebody takes
-//!    time, and between sessions, time is added.
+//! 2. Within a step of a session times are as recorded. Time is added only between sessions and
+//!    where a mark says that a person takes time.
 //! 3. Files that a session made are its own; what was there before it is the same for all sessions
 //!    of its kind.
 //!
@@ -11,66 +11,70 @@
 //! bounds. So most of what is asked comes close together, and most of the time is in few pauses, of
 //! all lengths.
 
-use crate::numbers::{Numbers, mix};
+use crate::numbers::{SeededNumbers, mix_bits};
 use std::collections::HashSet;
 use std::time::Duration;
-use teal_trace::{Action, Event, Item, Outcome};
+use teal_trace::{Action, EventOutcome, TraceEvent, TraceItem};
 
-/// A pause: from so many milliseconds on, doubled so often at most.
-pub type Pause = (u64, u32);
-/// Somebody reads or thinks: 2.5 s to 160 s.
-pub const THINK: Pause = (2_500, 5);
-/// Somebody does something else: 2 min to 128 min.
-pub const APART: Pause = (120_000, 5);
+/// Describes a pause: its shortest length in milliseconds, and the limit on its doublings.
+pub type PauseRange = (u64, u32);
+/// A person reads or thinks: 2.5 s to 160 s.
+pub const THINK: PauseRange = (2_500, 5);
+/// A person does something else: 2 min to 128 min.
+pub const APART: PauseRange = (120_000, 5);
 
 /// A recorded session.
 #[derive(Debug, Clone)]
-pub struct Session {
-    /// What it is, such as `git`: sessions of one kind begin with the same files.
+pub struct RecordedSession {
+    /// Names the kind, such as `git`: sessions of one kind begin with the same files.
     pub kind: String,
-    /// What was recorded.
-    pub items: Vec<Item>,
+    /// Recorded items.
+    pub items: Vec<TraceItem>,
 }
 
-fn pause((shortest, doublings): Pause, numbers: &mut Numbers) -> Duration {
-    let doubled = numbers.any().trailing_zeros().min(doublings);
-    Duration::from_millis((shortest + numbers.below(shortest)) << doubled)
+fn draw_pause((shortest, doublings): PauseRange, numbers: &mut SeededNumbers) -> Duration {
+    // Trailing zeros of an even number are geometric: a pause twice as long is half as frequent.
+    let doubled = numbers.next_u64().trailing_zeros().min(doublings);
+    Duration::from_millis((shortest + numbers.next_below(shortest)) << doubled)
 }
 
-/// A day of so long, of these sessions in an order drawn by a seed.
-pub fn day(sessions: &[Session], length: Duration, seed: u64) -> Vec<Item> {
-    let mut numbers = Numbers::new(seed);
+/// Returns a day of this length, made of these sessions in an order drawn by a seed.
+pub fn compose_day(sessions: &[RecordedSession], length: Duration, seed: u64) -> Vec<TraceItem> {
+    let mut numbers = SeededNumbers::new(seed);
     let (mut items, mut now, mut instance) = (Vec::new(), Duration::ZERO, 0);
     while now < length && !sessions.is_empty() {
-        let session = &sessions[numbers.below(sessions.len() as u64) as usize];
+        let session = &sessions[numbers.next_below(sessions.len() as u64) as usize];
         instance += 1;
-        now = append(&mut items, session, now, (instance, length), &mut numbers);
-        now += pause(APART, &mut numbers);
+        now = append_session(&mut items, session, now, (instance, length), &mut numbers);
+        now += draw_pause(APART, &mut numbers);
     }
     items
 }
 
-/// Puts one session at `begin`; says when it ends. What would come after the day's end is left out.
-fn append(
-    items: &mut Vec<Item>,
-    session: &Session,
+/// Puts one session at `begin` and returns the time of its end. Events after the end of the day are
+/// left out. The instance tells this session from all others of its kind.
+fn append_session(
+    items: &mut Vec<TraceItem>,
+    session: &RecordedSession,
     begin: Duration,
     (instance, end): (u64, Duration),
-    numbers: &mut Numbers,
+    numbers: &mut SeededNumbers,
 ) -> Duration {
+    // The kind's hash separates the files of one kind from those of another.
     let kind = session
         .kind
         .bytes()
-        .fold(0, |sum, byte| mix(sum ^ u64::from(byte)))
+        .fold(0, |sum, byte| mix_bits(sum ^ u64::from(byte)))
         >> 40;
     let mut made = HashSet::new();
+    // `before` is the time of the last event in the recording, `now` the time in the day.
     let (mut before, mut now, mut marked) = (Duration::ZERO, begin, begin);
     for item in &session.items {
-        let Item::Event(event) = item else {
-            let own = |object: u64| own(&made, kind, instance, object);
-            if let Item::Called(called) = item {
+        let TraceItem::Event(event) = item else {
+            let own = |object: u64| object_of_day(&made, kind, instance, object);
+            if let TraceItem::Called(called) = item {
                 let (object, parent) = (own(called.object), own(called.parent));
-                items.push(Item::Called(teal_trace::Called {
+                items.push(TraceItem::Called(teal_trace::ObjectName {
                     object,
                     parent,
                     ..called.clone()
@@ -78,35 +82,40 @@ fn append(
             }
             continue;
         };
+        // Distances between events are kept; marks move all that follows.
         now += event.at.saturating_sub(before);
         before = event.at;
         if let Action::Mark { text } = &event.action {
             let words = String::from_utf8_lossy(text.as_bytes()).into_owned();
+            // `play` holds a pace since the mark before, `think` draws a pause.
             match words
                 .strip_prefix("play ")
                 .and_then(|pace| pace.parse().ok())
             {
                 Some(pace) => now = now.max(marked + Duration::from_millis(pace)),
-                None if words == "think" => now += pause(THINK, numbers),
+                None if words == "think" => now += draw_pause(THINK, numbers),
                 None => {}
             }
             marked = now;
             continue;
         }
+        // The day ends within the session.
         if now > end {
             break;
         }
-        if let (true, Outcome::Done(object)) = (makes(&event.action), event.outcome) {
+        if let (true, EventOutcome::Done(object)) = (creates_object(&event.action), event.outcome) {
             made.insert(object);
         }
-        items.push(Item::Event(moved(event, now, |object| {
-            own(&made, kind, instance, object)
+        // The event keeps everything but its time and its numbers.
+        items.push(TraceItem::Event(shift_event(event, now, |object| {
+            object_of_day(&made, kind, instance, object)
         })));
     }
+    debug_assert!(now >= begin, "a session ends after its beginning");
     now
 }
 
-fn makes(action: &Action) -> bool {
+fn creates_object(action: &Action) -> bool {
     matches!(
         action,
         Action::Create { .. }
@@ -117,8 +126,10 @@ fn makes(action: &Action) -> bool {
     )
 }
 
-/// An object's number in the day: 0 stays 0.
-fn own(made: &HashSet<u64>, kind: u64, instance: u64, object: u64) -> u64 {
+/// Returns an object's number in the day: 0 stays 0.
+fn object_of_day(made: &HashSet<u64>, kind: u64, instance: u64, object: u64) -> u64 {
+    // Files that a session made get a number of this instance, the others one that all sessions of
+    // the kind share.
     let whose = if made.contains(&object) {
         instance << 24
     } else {
@@ -127,12 +138,12 @@ fn own(made: &HashSet<u64>, kind: u64, instance: u64, object: u64) -> u64 {
     if object == 0 {
         0
     } else {
-        mix(kind ^ (whose << 16)) << 20 ^ object
+        mix_bits(kind ^ (whose << 16)) << 20 ^ object
     }
 }
 
-fn moved(event: &Event, at: Duration, own: impl Fn(u64) -> u64) -> Event {
-    let mut event = Event {
+fn shift_event(event: &TraceEvent, at: Duration, own: impl Fn(u64) -> u64) -> TraceEvent {
+    let mut event = TraceEvent {
         at,
         object: own(event.object),
         ..event.clone()
@@ -142,9 +153,10 @@ fn moved(event: &Event, at: Duration, own: impl Fn(u64) -> u64) -> Event {
         Action::Rename { to, .. } => *to = own(*to),
         _ => {}
     }
-    let finds = makes(&event.action) || matches!(event.action, Action::Lookup { .. });
-    if let (true, Outcome::Done(object)) = (finds, event.outcome) {
-        event.outcome = Outcome::Done(own(object));
+    // The outcome of these actions is an object's number, not bytes.
+    let finds = creates_object(&event.action) || matches!(event.action, Action::Lookup { .. });
+    if let (true, EventOutcome::Done(object)) = (finds, event.outcome) {
+        event.outcome = EventOutcome::Done(own(object));
     }
     event
 }
@@ -154,25 +166,26 @@ mod tests {
     use super::*;
     use teal_trace::{Text, TextReader};
 
-    fn session(kind: &str, lines: &str) -> Session {
+    fn session(kind: &str, lines: &str) -> RecordedSession {
         let reader =
             TextReader::new(format!("teal-trace 1 file\n{lines}").leak().as_bytes()).unwrap();
-        Session {
+        RecordedSession {
             kind: kind.into(),
             items: reader.map(Result::unwrap).collect(),
         }
     }
 
-    fn sessions() -> Vec<Session> {
-        let lines = "0.1 7 5 read offset=0 length=10 = 10\n0.2 7 1 create name=\"a\" = 9\n0.3 7 9 write offset=0 length=5 = 5\n\
-                     0.4 7 0 mark text=\"think\"\n0.5 7 5 read offset=0 length=10 = 10\n0.6 7 0 mark text=\"play 16384\"\n\
-                     0.7 7 9 read offset=0 length=5 = 5\n";
+    fn sessions() -> Vec<RecordedSession> {
+        let lines = "0.1 7 5 read offset=0 length=10 = 10\n0.2 7 1 create name=\"a\" = 9\n0.3 7 9 \
+                     write offset=0 length=5 = 5\n\
+                     0.4 7 0 mark text=\"think\"\n0.5 7 5 read offset=0 length=10 = 10\n0.6 7 0 \
+                     mark text=\"play 16384\"\n0.7 7 9 read offset=0 length=5 = 5\n";
         vec![session("edit", lines), session("git", lines)]
     }
 
-    fn events(items: &[Item]) -> Vec<&Event> {
+    fn events(items: &[TraceItem]) -> Vec<&TraceEvent> {
         let events = items.iter().filter_map(|item| {
-            if let Item::Event(event) = item {
+            if let TraceItem::Event(event) = item {
                 Some(event)
             } else {
                 None
@@ -184,20 +197,20 @@ mod tests {
     #[test]
     fn a_seed_is_a_day() {
         let hour = Duration::from_secs(3600);
-        let one = day(&sessions(), hour, 7);
-        assert_eq!(one, day(&sessions(), hour, 7));
-        assert_ne!(one, day(&sessions(), hour, 8));
+        let one = compose_day(&sessions(), hour, 7);
+        assert_eq!(one, compose_day(&sessions(), hour, 7));
+        assert_ne!(one, compose_day(&sessions(), hour, 8));
         let events = events(&one);
         assert!(
             events.windows(2).all(|pair| pair[0].at <= pair[1].at)
                 && events.last().unwrap().at <= hour
         );
-        assert!(day(&[], hour, 7).is_empty());
+        assert!(compose_day(&[], hour, 7).is_empty());
     }
 
     #[test]
     fn time_is_added_only_where_somebody_takes_it() {
-        let one = day(&sessions()[..1], Duration::from_secs(60), 1);
+        let one = compose_day(&sessions()[..1], Duration::from_secs(60), 1);
         let at: Vec<_> = events(&one)
             .iter()
             .map(|event| event.at.as_millis())
@@ -214,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_a_session_made_is_its_own() {
-        let day = day(&sessions()[..1], Duration::from_secs(6 * 3600), 3);
+        let day = compose_day(&sessions()[..1], Duration::from_secs(6 * 3600), 3);
         let events = events(&day);
         let read: HashSet<u64> = events
             .iter()
@@ -226,7 +239,7 @@ mod tests {
             .filter(|e| e.action.word() == "write")
             .map(|e| e.object)
             .collect();
-        let name = Text::cut(b"a");
+        let name = Text::truncated(b"a");
         assert!(
             events
                 .iter()

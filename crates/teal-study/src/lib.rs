@@ -1,8 +1,7 @@
-//! The lab: what a file system does to a workload, in operations and joules.
+//! Studies the effect of a file system on a workload, in operations and joules.
 //!
 //! # Guarantees
-//! 1. Nothing here knows FUSE or a mount; what is recorded there comes in through
-//!    `teal_trace::Recorder`.
+//! 1. Nothing here knows FUSE or a mount; recordings come in through `teal_trace::EventRecorder`.
 
 pub mod characterise;
 pub mod days;

@@ -1,9 +1,9 @@
-//! Matrices: workloads, each under every file system, its options and the scheduler, on one device;
-//! what is run, what came of it, what follows.
+//! Runs matrices: workloads, each under every file system, its options and the scheduler, on one
+//! device. The modules hold what is run, the results, and what follows from them.
 //!
-//! A matrix is a file ([`Matrix`]). Its cells are run in blocks ([`Matrix::block`]): each block has
-//! every cell once, in an order of its own. A run of a cell is a [`Run`]; all runs are kept, one
-//! line of JSON each, and [`Findings`] are drawn from them alone.
+//! A matrix is a file ([`Matrix`]). Its cells are run in blocks ([`Matrix::cells_in_block`]): each
+//! block has every cell once, in an order of its own. A run of a cell is a [`CellRun`]; all runs
+//! are kept, one line of JSON each, and [`MatrixFindings`] are drawn from them alone.
 //!
 //! # Guarantees
 //! 1. Nothing here touches a device: the caller makes file systems, mounts and runs.
@@ -28,15 +28,18 @@ mod system;
 mod tests;
 pub mod tune;
 
-pub use compare::{Change, Changes, changes};
-pub use decide::{Cemp, Choice, Score, cemp, choose, front};
-pub use differ::{Differences, differences};
-pub use file::{Cache, Device, Gauge, Matrix, MatrixError, Metering, Runs, Schedulers, Workload};
-pub use findings::{Findings, Row, Verdict};
-pub use order::Cell;
-pub use page::{About, html};
-pub use power::{LEAST, Power};
-pub use run::{Failure, Meter, Run, Spent};
-pub use show::{escaped, markdown, settled};
-pub use space::{combinations, features, risk, space};
-pub use system::{Kind, Place, System};
+pub use compare::{MatrixChanges, MeasuredChange, compare_results};
+pub use decide::{BestChoice, CellScore, Cemp, cemp_between, choose_best, pareto_front};
+pub use differ::{MatrixDifferences, find_differences};
+pub use file::{
+    CacheState, Matrix, MatrixDevice, MatrixError, MatrixWorkload, MeterKind, MeterSettings,
+    RunRules, SchedulerList,
+};
+pub use findings::{CellRow, MatrixFindings, WorkloadVerdict};
+pub use order::MatrixCell;
+pub use page::{PageDetails, render_html};
+pub use power::{PowerReadings, READINGS_MIN};
+pub use run::{CellFailure, CellRun, DeviceUse, EnergySource};
+pub use show::{escape_markdown, is_settled, render_markdown};
+pub use space::{combine_options, known_systems, pair_features, risk_of};
+pub use system::{FileSystemKind, FileSystemSetup, KernelPlace};

@@ -1,9 +1,9 @@
-//! The phases in which scherlfs (2004, chapter 6) measured file systems: what they do, what they
-//! would need at least, what came of them.
+//! Measures the phases in which scherlfs (2004, chapter 6) measured file systems: their work, their
+//! floors, and their results.
 //!
-//! A [`Group`] is a series of [`Phase`]s on a fresh file system; [`carry_out`] does them on real
-//! files, mounted anew for each. A [`Cell`] is what came of a group on one file system; cells are
-//! kept, one line of JSON each, and the tables are made of them alone.
+//! A [`PhaseGroup`] is a series of [`WorkloadPhase`]s on a fresh file system; [`carry_out`] does
+//! them on real files, mounted anew for each. A [`PhaseCell`] holds the results of a group on one
+//! file system. Cells are kept, one line of JSON each, and the tables are made of them alone.
 //!
 //! # Guarantees
 //! 1. The same scale gives the same files, sizes and orders, on every machine.
@@ -19,8 +19,10 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Cell, Measured, Tally, Usage};
-pub use floor::floor;
+pub use cell::{DiskTally, EnergyUsage, PhaseCell, PhaseResult};
+pub use floor::phase_floor;
 pub use perform::{PhaseEnvironment, PhaseError, carry_out};
-pub use plan::{Act, Filling, Group, Mode, Order, Phase, Set, ageing};
-pub use show::{Sheet, markdown};
+pub use plan::{
+    FillFiles, PhaseAct, PhaseFiles, PhaseGroup, SyncMode, VisitOrder, WorkloadPhase, ageing_phases,
+};
+pub use show::{PhaseSheet, render_markdown};

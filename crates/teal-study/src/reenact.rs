@@ -1,8 +1,8 @@
-//! Figures and tables of the papers on the models: theirs beside ours.
+//! Re-enacts figures and tables of the papers on the models: theirs beside ours.
 //!
 //! # Guarantees
 //! 1. The same name gives the same table: streams are made from a fixed seed.
-//! 2. What a paper shows only as a curve has no figure here; what it says in words or tables has.
+//! 2. A curve of a paper has no figure here; its words and tables have.
 //! 3. A figure that is an input of a profile, and so cannot differ, says so.
 
 mod bluefs;
@@ -11,33 +11,33 @@ mod greenfs;
 #[cfg(test)]
 mod tests;
 
-use crate::replay::Machine;
+use crate::replay::ModelledMachine;
 
-/// One figure.
+/// Compares one figure of a paper with ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// What it is.
+pub struct PaperFigure {
+    /// Name of the figure.
     pub what: String,
-    /// The paper's.
+    /// Figure of the paper.
     pub paper: String,
-    /// Ours.
+    /// Figure of ours.
     pub ours: String,
 }
 
-/// A re-enactment.
+/// Holds a re-enactment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
-    /// What of which paper.
+pub struct PaperTable {
+    /// Name of the paper and of its table or figure.
     pub title: String,
-    /// The profiles behind our figures.
+    /// Profiles behind our figures.
     pub modelled_by: Vec<String>,
-    /// The figures.
-    pub rows: Vec<Row>,
-    /// What was taken for granted, and why ours differ where they do.
+    /// Figures of both.
+    pub rows: Vec<PaperFigure>,
+    /// Assumptions, and reasons for differences.
     pub remarks: Vec<&'static str>,
 }
 
-impl Table {
+impl PaperTable {
     fn new(title: &str, modelled_by: &[&str], remarks: &[&'static str]) -> Self {
         let modelled_by = modelled_by.iter().map(|&name| name.to_owned()).collect();
         Self {
@@ -48,12 +48,17 @@ impl Table {
         }
     }
 
-    fn of(title: &str, machine: &Machine, remarks: &[&'static str]) -> Self {
-        Self::new(title, &machine.profiles(), remarks)
+    fn for_machine(title: &str, machine: &ModelledMachine, remarks: &[&'static str]) -> Self {
+        Self::new(title, &machine.profile_names(), remarks)
     }
 
-    fn row(&mut self, what: impl Into<String>, paper: impl Into<String>, ours: impl Into<String>) {
-        self.rows.push(Row {
+    fn add_figure(
+        &mut self,
+        what: impl Into<String>,
+        paper: impl Into<String>,
+        ours: impl Into<String>,
+    ) {
+        self.rows.push(PaperFigure {
             what: what.into(),
             paper: paper.into(),
             ours: ours.into(),
@@ -61,11 +66,11 @@ impl Table {
     }
 }
 
-/// A re-enactment's name, what it is, and how it is made.
-pub type Known = (&'static str, &'static str, fn() -> Table);
+/// Holds a re-enactment's name, its description, and the function that makes it.
+pub type Reenactment = (&'static str, &'static str, fn() -> PaperTable);
 
-/// All of them.
-pub const ALL: &[Known] = &[
+/// All re-enactments.
+pub const ALL: &[Reenactment] = &[
     (
         "bluefs-4",
         "BlueFS figure 4: masking the start of a disk",
@@ -99,7 +104,7 @@ pub const ALL: &[Known] = &[
     (
         "greenfs-jeff",
         "GreenFS section 4.3: a day of JEFF",
-        greenfs::jeff,
+        greenfs::jeff_table,
     ),
     (
         "greenfs-5",
@@ -108,8 +113,9 @@ pub const ALL: &[Known] = &[
     ),
 ];
 
-/// `part` of `whole` less than whole, in percent, as papers say it: 35 of 100 is 65 %.
-fn less(ours: u64, theirs: u64) -> String {
+/// Formats the reduction from `theirs` to `ours` in percent, as papers say it: 35 instead of 100 is
+/// 65 % less.
+fn percent_less(ours: u64, theirs: u64) -> String {
     let percent = (1.0 - ours as f64 / theirs.max(1) as f64) * 100.0;
     if percent < 0.0 {
         format!("{:.0} % more", -percent)

@@ -1,16 +1,16 @@
-//! Replay: a trace, a machine and a policy in; joules by device and state, delays and wake-ups out,
-//! in virtual time.
+//! Replays traces in virtual time: takes a trace, a machine and a policy, and gives joules by
+//! device and state, delays and wake-ups.
 //!
 //! # Guarantees
 //! 1. *Repeatable*: the same trace, machine, assumptions and policy give the same figures, to the
 //!    microjoule.
-//! 2. *One trace for all*: who holds what when does not depend on the policy; every policy, and the
-//!    bound, gets the same events.
-//! 3. *Modelled*: every figure comes from a profile; [`Machine::profiles`] names them.
-//! 4. Whatever the bytes of a trace are: an error, never a panic; memory grows with the blocks it
-//!    touches, not with what it claims.
+//! 2. *One trace for all*: the placement of content in time does not depend on the policy. Every
+//!    policy, and the bound, gets the same events.
+//! 3. *Modelled*: every figure comes from a profile; [`ModelledMachine::profile_names`] names them.
+//! 4. *Robust*: the bytes of a trace may give an error, but never a panic. Memory grows with the
+//!    blocks that a trace touches, not with its claims.
 //!
-//! What is taken for granted (initial contents, caches, presence) is in [`Assumptions`] and
+//! Assumptions on initial contents, caches and presence are in [`ReplayAssumptions`] and
 //! `docs/energy.md`.
 
 mod contents;
@@ -22,45 +22,45 @@ mod policies;
 #[cfg(test)]
 mod tests;
 
-use events::Converter;
+use events::EventConverter;
 pub use events::REQUEST_MAX;
-pub use machine::{Machine, MachineError, NAMED, Part, Share};
-pub use policies::{Named, TIMES, Unknown};
+pub use machine::{InitialShare, MachineDevice, MachineError, ModelledMachine, NAMED_MACHINES};
+pub use policies::{NamedPolicy, TIME_OUTS, UnknownPolicy};
 use std::io::Read;
-use teal_energy::device::Device;
-use teal_energy::oracle::{self, Problem};
-use teal_energy::policy::{Policy, Supply};
-use teal_energy::sim::{self, Pace, Report, Trace, World};
-use teal_trace::{Ending, Item, Level, ReadError, Reader};
-use teal_types::{Energy, Power, Span, Time};
+use teal_energy::device::DeviceModel;
+use teal_energy::oracle::{self, SchedulingProblem};
+use teal_energy::policy::{Policy, PowerSupply};
+use teal_energy::sim::{self, MachineTrace, ReplayPace, SimulatedMachine, SimulationReport};
+use teal_trace::{Level, ReadError, TraceEnding, TraceItem, TraceReader};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
-/// What a trace does not tell, and has to be taken for granted.
+/// Holds the assumptions that a trace does not tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assumptions {
+pub struct ReplayAssumptions {
     /// Bytes of page cache between the trace and the devices; 0 for traces that were recorded below
     /// one.
     pub memory: u64,
-    /// After so long without an event nobody is there; `None`: somebody always is.
-    pub away: Option<Span>,
-    /// Whether later events wait for earlier ones.
-    pub pace: Pace,
-    /// Where the machine's power comes from.
-    pub supply: Supply,
-    /// Time of day at which the trace begins; `None`: what the trace says, or nine o'clock.
-    pub begins: Option<Span>,
+    /// Time without an event after which no user is present; `None` means that one always is.
+    pub away: Option<TimeSpan>,
+    /// Says whether later events wait for earlier ones.
+    pub pace: ReplayPace,
+    /// Source of the machine's power.
+    pub supply: PowerSupply,
+    /// Time of day at which the trace begins; `None` means the trace's own, or nine o'clock.
+    pub begins: Option<TimeSpan>,
     /// Times at which no link works.
     pub outages: Vec<(Time, Time)>,
-    /// Begin with everything asleep, not awake.
+    /// Is true when every device is asleep at the beginning.
     pub starts_asleep: bool,
 }
 
-impl Default for Assumptions {
+impl Default for ReplayAssumptions {
     fn default() -> Self {
         Self {
             memory: 0,
-            away: Some(Span::secs(600)),
-            pace: Pace::Open,
-            supply: Supply::Battery,
+            away: Some(TimeSpan::from_secs(600)),
+            pace: ReplayPace::Open,
+            supply: PowerSupply::Battery,
             begins: None,
             outages: Vec::new(),
             starts_asleep: false,
@@ -68,18 +68,18 @@ impl Default for Assumptions {
     }
 }
 
-/// What was taken from a trace.
+/// Counts what was taken from a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Taken {
-    /// Events.
+pub struct TraceTotals {
+    /// Number of events.
     pub events: u64,
-    /// Of these, failed ones.
+    /// Number of failed events.
     pub failed: u64,
-    /// Events that are missing in the trace.
+    /// Number of events that are missing in the trace.
     pub dropped: u64,
     /// Reads of data or attributes.
     pub reads: u64,
-    /// Of these, those that no device had to serve.
+    /// Number of reads that no device had to serve.
     pub from_memory: u64,
     /// Bytes that devices had to serve.
     pub read_bytes: u64,
@@ -91,180 +91,198 @@ pub struct Taken {
     pub written_bytes: u64,
     /// Pieces of files that were removed before they had to be anywhere.
     pub cancelled: u64,
-    /// Blocks that could not be read, since no link worked and nobody else had them.
+    /// Blocks that could not be read, since no link worked and no other device had them.
     pub unreachable: u64,
 }
 
-/// Why a trace cannot be replayed.
+/// Says why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It is of the level of devices.
+    /// The trace is of the level of devices.
     #[error(
-        "this is a trace of a device's requests; only traces of files are replayed (`teal lab record`, `teal lab generate`)"
+        "this is a trace of a device's requests; only traces of files are replayed (`teal lab \
+         record`, `teal lab generate`)"
     )]
     BlockLevel,
-    /// Nothing is in it.
+    /// The trace has no event.
     #[error("there is no event in this trace")]
     Empty,
-    /// A request that nobody ever made.
+    /// A request is larger than any real one.
     #[error(
-        "event {event} at {at} moves {bytes} bytes, more than {REQUEST_MAX} at once: this is no recorded trace"
+        "event {event} at {at} moves {bytes} bytes, more than {REQUEST_MAX} at once: this is no \
+         recorded trace"
     )]
     Long {
-        /// Which event, from 1.
+        /// Number of the event, from 1.
         event: u64,
-        /// Its time.
+        /// Time of the event.
         at: Time,
-        /// What it claims.
+        /// Bytes that it claims.
         bytes: u64,
     },
 }
 
-/// A trace on a machine, ready to be run under any policy.
+/// Holds a trace on a machine, ready to be run under any policy.
 #[derive(Debug)]
-pub struct Scene {
+pub struct PreparedReplay {
     /// The machine.
-    pub machine: Machine,
-    /// The same for the simulator.
-    pub world: World,
-    /// What happens.
-    pub trace: Trace,
-    /// What was taken from the recorded trace.
-    pub taken: Taken,
+    pub machine: ModelledMachine,
+    /// The machine as the simulator knows it.
+    pub world: SimulatedMachine,
+    /// Events of the simulation.
+    pub trace: MachineTrace,
+    /// Counts of the recorded trace.
+    pub totals: TraceTotals,
 }
 
-/// A policy's run.
+/// Holds a policy's run.
 #[derive(Debug)]
-pub struct Run {
-    /// The policy, with its setting if it has one.
+pub struct PolicyRun {
+    /// Name of the policy, with its setting if it has one.
     pub policy: String,
-    /// What the simulator found.
-    pub report: Report,
+    /// Figures of the simulator.
+    pub report: SimulationReport,
 }
 
-/// The least energy that any policy could have spent.
+/// Holds the least energy that any policy could have spent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Bound {
-    /// Exactly.
+pub enum EnergyBound {
+    /// The exact least energy.
     Exact(Energy),
-    /// No policy spends less than `least`.
+    /// A proven lower bound, and a schedule that reaches near it.
     Proven {
-        /// Proven.
+        /// Proven lower bound.
         least: Energy,
-        /// What a schedule with foresight spent when the simulator ran it.
+        /// Energy of a schedule with foresight, run by the simulator.
         feasible: Energy,
     },
-    /// Why there is none.
+    /// Reason why there is no bound.
     No(String),
 }
 
-/// Most devices and events for the exact bound.
+/// Limits devices and events for the exact bound.
 const EXACT: (usize, usize) = (3, 200);
 
-impl Scene {
-    /// Reads a trace to its end and sets it on a machine. Says also how the trace ended.
+impl PreparedReplay {
+    /// Reads a trace to its end and prepares it on a machine. Returns also how the trace ended.
     ///
     /// # Errors
     /// [`ReplayError`].
     pub fn read<R: Read>(
-        trace: &mut Reader<R>,
-        machine: Machine,
-        assumptions: &Assumptions,
-    ) -> Result<(Self, Ending), ReplayError> {
+        trace: &mut TraceReader<R>,
+        machine: ModelledMachine,
+        assumptions: &ReplayAssumptions,
+    ) -> Result<(Self, TraceEnding), ReplayError> {
         if trace.header().level == Level::Block {
             return Err(ReplayError::BlockLevel);
         }
+        // A start of 0 means that the trace does not know its time of day.
+        // A recording knows its time of day, which decides when nights are.
         let start = trace.header().start.secs;
-        let recorded = (start != 0).then(|| Span::secs(start.rem_euclid(86_400).unsigned_abs()));
-        let assumptions = &Assumptions {
+        let recorded =
+            (start != 0).then(|| TimeSpan::from_secs(start.rem_euclid(86_400).unsigned_abs()));
+        let assumptions = &ReplayAssumptions {
             begins: assumptions.begins.or(recorded),
             ..assumptions.clone()
         };
-        let scene = Self::of(trace.by_ref(), machine, assumptions)?;
-        Ok((scene, trace.ending().cloned().unwrap_or(Ending::Complete)))
+        let scene = Self::from_items(trace.by_ref(), machine, assumptions)?;
+        Ok((
+            scene,
+            trace.ending().cloned().unwrap_or(TraceEnding::Complete),
+        ))
     }
 
-    /// Sets items on a machine.
+    /// Prepares items on a machine.
     ///
     /// # Errors
     /// [`ReplayError`].
-    pub fn of(
-        items: impl IntoIterator<Item = Result<Item, ReadError>>,
-        machine: Machine,
-        assumptions: &Assumptions,
+    pub fn from_items(
+        items: impl IntoIterator<Item = Result<TraceItem, ReadError>>,
+        machine: ModelledMachine,
+        assumptions: &ReplayAssumptions,
     ) -> Result<Self, ReplayError> {
-        let mut converter = Converter::new(&machine, assumptions);
+        // The converter sees each item once, in order.
+        let mut converter = EventConverter::new(&machine, assumptions);
         for item in items {
-            converter.take(&item?)?;
+            converter.convert_item(&item?)?;
         }
         let (events, taken) = converter.finish();
+        debug_assert!(
+            taken.failed <= taken.events,
+            "more events failed than there were"
+        );
         if taken.events == 0 {
             return Err(ReplayError::Empty);
         }
-        let devices: Vec<Device> = machine
+        // The world has the machine's devices in the same order, so that their numbers agree.
+        let devices: Vec<DeviceModel> = machine
             .parts
             .iter()
             .map(|part| part.device.clone())
             .collect();
         let base = machine.base.as_ref().map_or(Power::ZERO, |(_, base)| *base);
-        let mut world = World::new(devices, base, assumptions.pace);
+        let mut world = SimulatedMachine::new(devices, base, assumptions.pace);
         world.supply = assumptions.supply;
-        world.begins = assumptions.begins.unwrap_or(world.begins);
+        world.time_of_day = assumptions.begins.unwrap_or(world.time_of_day);
         if assumptions.starts_asleep {
-            world.start = world
+            world.start_states = world
                 .devices
                 .iter()
-                .map(|device| device.power.lowest())
+                .map(|device| device.power.lowest_state())
                 .collect();
         }
         Ok(Self {
             machine,
             world,
             trace: events,
-            taken,
+            totals: taken,
         })
     }
 
     /// Runs a policy.
-    pub fn run(&self, policy: &Named) -> Run {
+    pub fn run(&self, policy: &NamedPolicy) -> PolicyRun {
         let of = |policy: &mut dyn Policy| sim::run(&self.world, &self.trace, policy);
         match policy {
-            Named::BestTimeOut => {
-                let named = TIMES.map(Named::TimeOut);
+            // Foresight chooses the time-out: it is a bound on what a fixed one can reach.
+            NamedPolicy::BestTimeOut => {
+                let named = TIME_OUTS.map(NamedPolicy::TimeOut);
                 let runs = named
                     .iter()
-                    .map(|named| (named.to_string(), of(&mut *named.make(self))));
+                    .map(|named| (named.to_string(), of(&mut *named.create_policy(self))));
                 let (policy, report) = runs
-                    .min_by_key(|(_, report)| report.total())
+                    .min_by_key(|(_, report)| report.total_energy())
                     .expect("there are several times");
-                Run { policy, report }
+                PolicyRun { policy, report }
             }
-            named => Run {
+            named => PolicyRun {
                 policy: named.to_string(),
-                report: of(&mut *named.make(self)),
+                report: of(&mut *named.create_policy(self)),
             },
         }
     }
 
-    /// Runs a policy, and tells about one of its decisions.
-    pub fn explain(
+    /// Runs a policy, and explains one of its decisions.
+    pub fn explain_decision(
         &self,
-        policy: &Named,
-        which: explain::Which,
-    ) -> (Run, Option<explain::Explained>) {
+        policy: &NamedPolicy,
+        which: explain::DecisionSelector,
+    ) -> (PolicyRun, Option<explain::ExplainedDecision>) {
+        // The best time-out is known only after a run of all of them.
         let policy = match policy {
-            Named::BestTimeOut => self.run(policy).policy.parse().unwrap_or(Named::Teal),
+            NamedPolicy::BestTimeOut => {
+                self.run(policy).policy.parse().unwrap_or(NamedPolicy::Teal)
+            }
             named => named.clone(),
         };
-        let mut inner = policy.make(self);
-        let mut watched = explain::Watched::new(&mut *inner, &policy, &self.machine, which);
+        let mut inner = policy.create_policy(self);
+        let mut watched = explain::WatchedPolicy::new(&mut *inner, &policy, &self.machine, which);
         let report = sim::run(&self.world, &self.trace, &mut watched);
-        let explained = watched.found();
+        let explained = watched.into_explained();
         (
-            Run {
+            PolicyRun {
                 policy: policy.to_string(),
                 report,
             },
@@ -272,34 +290,42 @@ impl Scene {
         )
     }
 
-    /// The least energy any policy could have spent. `late` by how much runs began bursts
-    /// after their age ([`oracle::lateness`]). Traces of more than `most` events are not tried.
-    pub fn bound(&self, late: &[Span], most: usize, rounds: usize) -> Bound {
-        if self.world.pace == Pace::Closed {
-            return Bound::No("it is for the open pace only".into());
+    /// Returns the least energy any policy could have spent. `late` is the time by which runs began
+    /// bursts after their age ([`oracle::lateness`]). Traces of more than `most` events are not
+    /// tried.
+    pub fn energy_bound(&self, late: &[TimeSpan], most: usize, rounds: usize) -> EnergyBound {
+        // The bound takes times as given, but in the closed pace a policy's delays move them.
+        if self.world.pace == ReplayPace::Closed {
+            return EnergyBound::No("it is for the open pace only".into());
         }
         let (devices, events) = (self.world.devices.len(), self.trace.events().len());
         if events > most {
-            return Bound::No(format!(
+            return EnergyBound::No(format!(
                 "{events} events at the devices are more than {most}; see --bound"
             ));
         }
-        let problem = Problem::new(&self.world, &self.trace, late);
+        let problem = SchedulingProblem::new(&self.world, &self.trace, late);
+        // Small problems are solved exactly; the others are bounded by Lagrangian relaxation.
         if devices <= EXACT.0
             && events <= EXACT.1
-            && let Ok(least) = oracle::least(&problem)
+            && let Ok(least) = oracle::exact_optimum(&problem)
         {
-            return Bound::Exact(least);
+            return EnergyBound::Exact(least);
         }
-        match oracle::bound(&problem, rounds) {
+        match oracle::lagrangian_bound(&problem, rounds) {
             Ok(found) => {
-                let run = sim::run(&self.world, &self.trace, &mut found.plan.follow());
-                Bound::Proven {
+                // The plan is run by the simulator, so that the feasible energy is no estimate.
+                let run = sim::run(&self.world, &self.trace, &mut found.plan.into_policy());
+                debug_assert!(
+                    found.energy <= run.total_energy() + Energy::from_microjoules(10),
+                    "a feasible schedule spends less than the bound"
+                );
+                EnergyBound::Proven {
                     least: found.energy,
-                    feasible: run.total(),
+                    feasible: run.total_energy(),
                 }
             }
-            Err(why) => Bound::No(why.to_string()),
+            Err(why) => EnergyBound::No(why.to_string()),
         }
     }
 }

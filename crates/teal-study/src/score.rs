@@ -1,32 +1,33 @@
-//! Scores: what policies spend on a day, beside the floor and what foresight could have reached.
+//! Scores policies: their energy on a day, beside the floor and the energy that foresight could
+//! have reached.
 //!
 //! # Guarantees
-//! 1. The bound is that of [`oracle`]: no policy spends less; a schedule with foresight, run by the
+//! 1. The bound is that of [`oracle`]: no policy spends less. A schedule with foresight, run by the
 //!    simulator, spends `feasible`.
 
-use crate::replay::{Named, Run, Scene};
-use teal_energy::oracle::{self, Problem, Unsolvable};
-use teal_energy::sim::{self, Report};
+use crate::replay::{NamedPolicy, PolicyRun, PreparedReplay};
+use teal_energy::oracle::{self, SchedulingProblem, Unsolvable};
+use teal_energy::sim::{self, SimulationReport};
 use teal_types::Energy;
 
-/// A day on a machine, scored.
+/// Holds the score of a day on a machine.
 #[derive(Debug)]
-pub struct Score {
-    /// Each policy's run; always-on is first, ours last.
-    pub runs: Vec<Run>,
-    /// Everything in its lowest state.
+pub struct DayScore {
+    /// Run of each policy; always-on is first, teal last.
+    pub runs: Vec<PolicyRun>,
+    /// Energy with everything in its lowest state.
     pub floor: Energy,
-    /// No policy spends less.
+    /// Lower bound on the energy of any policy.
     pub least: Energy,
-    /// A schedule near the bound, run by the simulator.
-    pub feasible: Report,
+    /// Run of a schedule near the bound.
+    pub feasible: SimulationReport,
 }
 
-/// Parts of a whole, in thousandths.
+/// Counts thousandths of a whole.
 pub type Thousandths = u64;
 
-/// `part / whole` in thousandths; nothing of nothing is the whole.
-pub fn ratio(part: Energy, whole: Energy) -> Thousandths {
+/// Returns `part / whole` in thousandths; nothing of nothing is the whole.
+pub fn ratio_in_thousandths(part: Energy, whole: Energy) -> Thousandths {
     if whole == Energy::ZERO {
         1000
     } else {
@@ -34,18 +35,22 @@ pub fn ratio(part: Energy, whole: Energy) -> Thousandths {
     }
 }
 
-impl Score {
-    /// Runs every policy and the bound.
+impl DayScore {
+    /// Runs every policy and computes the bound.
     ///
     /// # Errors
     /// [`Unsolvable`].
-    pub fn of(scene: &Scene, rounds: usize) -> Result<Self, Unsolvable> {
-        let runs: Vec<Run> = Named::ALL.iter().map(|named| scene.run(named)).collect();
-        // What is longer late than ours is no schedule to compare with.
-        let late = oracle::lateness(runs.last().map(|run| &run.report));
-        let problem = Problem::new(&scene.world, &scene.trace, &late);
-        let found = oracle::bound(&problem, rounds)?;
-        let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.follow());
+    pub fn for_replay(scene: &PreparedReplay, rounds: usize) -> Result<Self, Unsolvable> {
+        let runs: Vec<PolicyRun> = NamedPolicy::ALL
+            .iter()
+            .map(|named| scene.run(named))
+            .collect();
+        // A schedule may be as late as ours: a later one would be no fair comparison.
+        let late = oracle::longest_lateness(runs.last().map(|run| &run.report));
+        let problem = SchedulingProblem::new(&scene.world, &scene.trace, &late);
+        let found = oracle::lagrangian_bound(&problem, rounds)?;
+        let feasible = sim::run(&scene.world, &scene.trace, &mut found.plan.into_policy());
+        debug_assert!(runs.len() >= 2, "always-on and teal are among the policies");
         let floor = runs.first().map_or(Energy::ZERO, |run| run.report.floor);
         Ok(Self {
             runs,
@@ -55,48 +60,54 @@ impl Score {
         })
     }
 
-    /// Ours.
-    pub fn ours(&self) -> &Report {
+    /// Returns the run of our policy.
+    pub fn teal_report(&self) -> &SimulationReport {
         &self.runs[self.runs.len() - 1].report
     }
 
-    /// Always-on.
-    pub fn always_on(&self) -> &Report {
+    /// Returns the run of always-on.
+    pub fn always_on(&self) -> &SimulationReport {
         &self.runs[0].report
     }
 
-    /// Returns what is above the floor, of what is above it at the bound (goal: 1350).
-    pub fn above_floor(&self, report: &Report) -> Thousandths {
-        ratio(report.total().less(self.floor), self.least.less(self.floor))
-    }
-
-    /// Of what the bound spends (goal: 1150).
-    pub fn of_least(&self, report: &Report) -> Thousandths {
-        ratio(report.total(), self.least)
-    }
-
-    /// Returns what is saved of what always-on spends (goal: 600), and of what foresight saves
-    /// (goal: 900).
-    pub fn saved(&self, report: &Report) -> (Thousandths, Thousandths) {
-        let (all, least) = (self.always_on().total(), self.least);
-        (
-            ratio(all.less(report.total()), all),
-            ratio(all.less(report.total()), all.less(least)),
+    /// Returns the energy above the floor, by that of the bound (goal: 1350).
+    pub fn above_floor(&self, report: &SimulationReport) -> Thousandths {
+        ratio_in_thousandths(
+            report.total_energy().saturating_sub(self.floor),
+            self.least.saturating_sub(self.floor),
         )
     }
 
-    /// Time in which somebody waited, beyond what they wait with everything awake, of the day
+    /// Returns the energy by that of the bound (goal: 1150).
+    pub fn of_least(&self, report: &SimulationReport) -> Thousandths {
+        ratio_in_thousandths(report.total_energy(), self.least)
+    }
+
+    /// Returns the saved part of always-on's energy (goal: 600), and of the savings that foresight
+    /// reaches (goal: 900).
+    pub fn saved_energy(&self, report: &SimulationReport) -> (Thousandths, Thousandths) {
+        let (all, least) = (self.always_on().total_energy(), self.least);
+        (
+            ratio_in_thousandths(all.saturating_sub(report.total_energy()), all),
+            ratio_in_thousandths(
+                all.saturating_sub(report.total_energy()),
+                all.saturating_sub(least),
+            ),
+        )
+    }
+
+    /// Returns the part of the day in which programs waited longer than with everything awake
     /// (goal: 50).
-    pub fn added(&self, report: &Report) -> Thousandths {
-        let added = report.waiting.less(self.always_on().waiting);
+    pub fn added_waiting(&self, report: &SimulationReport) -> Thousandths {
+        let added = report.waiting.saturating_sub(self.always_on().waiting);
         added.get().saturating_mul(1000) / report.elapsed.get().max(1)
     }
 
-    /// How far the bound may be too low: from it to the least that any run spent, with foresight or
-    /// without (goal: 30).
-    pub fn gap(&self) -> Thousandths {
-        let runs = self.runs.iter().map(|run| run.report.total());
-        let best = runs.fold(self.feasible.total(), Energy::min);
-        ratio(best.less(self.least), self.least)
+    /// Returns the uncertainty of the bound: from it to the least energy of any run, with foresight
+    /// or without (goal: 30).
+    pub fn bound_gap(&self) -> Thousandths {
+        let runs = self.runs.iter().map(|run| run.report.total_energy());
+        let best = runs.fold(self.feasible.total_energy(), Energy::min);
+        ratio_in_thousandths(best.saturating_sub(self.least), self.least)
     }
 }

@@ -1,9 +1,9 @@
-//! Figures of repeated runs: intervals, paired comparisons, where a run becomes steady, how two
-//! figures go together.
+//! Computes statistics of repeated runs: intervals, paired comparisons, the point at which a run
+//! becomes steady, correlations.
 //!
 //! # Guarantees
 //! 1. A sample is a run, never a second of one.
-//! 2. Nothing is said of fewer samples than the method needs: the functions give `None`.
+//! 2. No figure comes from fewer samples than its method needs: the functions give `None`.
 //! 3. Rates are compared on a log scale and in pairs of the same block, so that drift of the
 //!    machine from block to block is in both.
 
@@ -16,61 +16,71 @@ const T95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// With 40, 60 and 120 degrees.
+/// Quantiles for 40, 60 and 120 degrees of freedom.
 const T95_MORE: [(f64, f64); 3] = [(40.0, 2.021), (60.0, 2.000), (120.0, 1.980)];
 const T95_MANY: f64 = 1.960;
-/// Pairs below which a signed-rank test can never reach 5 %.
+/// Number of pairs below which a signed-rank test can never reach 5 %.
 const SIGNED_RANK_LEAST: usize = 6;
-/// Pairs up to which its distribution is counted.
+/// Number of pairs up to which its distribution is counted exactly.
 const SIGNED_RANK_EXACT: usize = 25;
-/// A line through what is steady rises or falls by no larger part of the mean.
+/// Largest slope of a steady series, as a part of its mean.
 const SLOPE_MAX: f64 = 0.1;
-/// Seconds that a batch of [`steady_from`] has.
+/// Seconds of a batch of [`steady_from`].
 const BATCH: usize = 5;
 
-/// A mean and how far from it the truth may be.
+/// Holds a mean and its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    /// Samples.
+pub struct ConfidenceInterval {
+    /// Number of samples.
     pub n: usize,
-    /// Their mean.
+    /// Mean of the samples.
     pub mean: f64,
     /// Half of the 95 % interval of the mean.
-    pub half: f64,
+    pub half_width: f64,
 }
 
-impl Interval {
-    /// Of at least two samples.
-    pub fn of(samples: &[f64]) -> Option<Self> {
+impl ConfidenceInterval {
+    /// Computes the interval of at least two samples.
+    pub fn from_samples(samples: &[f64]) -> Option<Self> {
         let n = samples.len();
         if n < 2 {
             return None;
         }
+        debug_assert!(
+            samples.iter().all(|sample| sample.is_finite()),
+            "a sample is a number"
+        );
         let mean = samples.iter().sum::<f64>() / n as f64;
+        // Bessel's correction: one degree of freedom goes to the mean.
         let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
         Some(Self {
             n,
             mean,
-            half: t95(n - 1) * (variance / n as f64).sqrt(),
+            half_width: student_t95(n - 1) * (variance / n as f64).sqrt(),
         })
     }
 
-    /// Half of the interval as a part of the mean.
-    pub fn relative(&self) -> f64 {
-        if self.half == 0.0 {
+    /// Returns half of the interval as a part of the mean.
+    pub fn relative_half_width(&self) -> f64 {
+        if self.half_width == 0.0 {
             0.0
         } else {
-            self.half / self.mean.abs()
+            self.half_width / self.mean.abs()
         }
     }
 }
 
-/// The two-sided 95 % quantile of Student's t with so many degrees of freedom (at least one);
-/// between the table's points linear in 1/degrees.
-fn t95(degrees: usize) -> f64 {
+/// Returns the two-sided 95 % quantile of Student's t with this number of degrees of freedom (at
+/// least one). Between the table's points it is linear in 1/degrees.
+fn student_t95(degrees: usize) -> f64 {
+    debug_assert!(
+        degrees >= 1,
+        "Student's t has one degree of freedom at least"
+    );
     if let Some(t) = degrees.checked_sub(1).and_then(|at| T95.get(at)) {
         return *t;
     }
+    // The table ends here: larger numbers are interpolated up to the normal distribution.
     let wanted = 1.0 / degrees as f64;
     let (mut below, mut from) = (30.0, T95[29]);
     for (at, t) in T95_MORE.into_iter().chain([(f64::INFINITY, T95_MANY)]) {
@@ -83,32 +93,38 @@ fn t95(degrees: usize) -> f64 {
     T95_MANY
 }
 
-/// How one thing compares with another that was measured in the same blocks.
+/// Compares one thing with another that was measured in the same blocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Comparison {
-    /// Pairs.
+pub struct PairedComparison {
+    /// Number of pairs.
     pub n: usize,
-    /// The first by the second: the geometric mean of their ratios.
+    /// Geometric mean of the ratios of the first to the second.
     pub ratio: f64,
-    /// Its 95 % interval, by Student's t on the logarithms.
+    /// Lower end of its 95 % interval, by Student's t on the logarithms.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the interval.
     pub high: f64,
-    /// The ratio by Hodges and Lehmann: the median of the pairwise means, which an outlier does not
+    /// Ratio by Hodges and Lehmann: the median of the pairwise means, which an outlier does not
     /// move.
     pub middle: f64,
-    /// Wilcoxon's signed-rank test, two-sided; `None` with fewer than six pairs that differ.
+    /// p of Wilcoxon's signed-rank test, two-sided; `None` with fewer than six pairs that differ.
     pub p: Option<f64>,
 }
 
-impl Comparison {
-    /// Of figures above zero, one pair for each block; at least two.
-    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+impl PairedComparison {
+    /// Compares figures above zero, one pair for each block, at least two pairs.
+    pub fn from_pairs(pairs: &[(f64, f64)]) -> Option<Self> {
+        // Ratios are compared on a log scale, on which zero has no place.
         if pairs.iter().any(|(a, b)| !(*a > 0.0 && *b > 0.0)) {
             return None;
         }
         let logs: Vec<f64> = pairs.iter().map(|(a, b)| (a / b).ln()).collect();
-        let Interval { n, mean, half } = Interval::of(&logs)?;
+        let ConfidenceInterval {
+            n,
+            mean,
+            half_width: half,
+        } = ConfidenceInterval::from_samples(&logs)?;
+        debug_assert!(half >= 0.0, "an interval has a width");
         let (low, high) = ((mean - half).exp(), (mean + half).exp());
         Some(Self {
             n,
@@ -120,29 +136,29 @@ impl Comparison {
         })
     }
 
-    /// Returns whether the interval leaves it open which is larger.
+    /// Returns whether 1 lies in the interval, so that it is open which is larger.
     pub fn is_tie(&self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
 }
 
-/// A straight line through figures that follow each other.
+/// Describes a straight line through figures that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trend {
-    /// Figures.
+pub struct LinearTrend {
+    /// Number of figures.
     pub n: usize,
-    /// The line at the last by the line at the first.
+    /// Value of the line at the last figure by that at the first.
     pub ratio: f64,
-    /// Its 95 % interval, by Student's t on the logarithms.
+    /// Lower end of its 95 % interval, by Student's t on the logarithms.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-impl Trend {
-    /// Of figures above zero with the times at which they were taken; at least three, at different
-    /// times. The line is that of least squares through the logarithms.
-    pub fn of(points: &[(f64, f64)]) -> Option<Self> {
+impl LinearTrend {
+    /// Fits a line by least squares through the logarithms of figures above zero. It takes at least
+    /// three points at different times.
+    pub fn fit_points(points: &[(f64, f64)]) -> Option<Self> {
         let n = points.len();
         if n < 3 || points.iter().any(|(_, y)| *y <= 0.0) {
             return None;
@@ -156,10 +172,12 @@ impl Trend {
                 .map(|(x, y)| of(x - mean_x, y - mean_y))
                 .sum::<f64>()
         };
+        // Without different times no line is defined.
         let spread = sum(&|x, _| x * x);
         if spread <= 0.0 {
             return None;
         }
+        // The slope of least squares, and the sum of squares that it leaves.
         let rise = sum(&|x, y| x * y) / spread;
         let rest = sum(&|x, y| (y - rise * x).powi(2)) / (n - 2) as f64;
         let (first, last) = points
@@ -169,7 +187,7 @@ impl Trend {
             });
         let (middle, half) = (
             rise * (last - first),
-            t95(n - 2) * (rest / spread).sqrt() * (last - first),
+            student_t95(n - 2) * (rest / spread).sqrt() * (last - first),
         );
         Some(Self {
             n,
@@ -179,13 +197,14 @@ impl Trend {
         })
     }
 
-    /// Returns whether the interval leaves it open whether there is any.
-    pub fn is_none(&self) -> bool {
+    /// Returns whether 1 lies in the interval, so that no trend is shown.
+    pub fn is_inconclusive(&self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
 }
 
-/// The median of all means of two samples, each with itself, too.
+/// Returns the median of all means of two samples, each with itself too: the estimator of Hodges
+/// and Lehmann.
 fn hodges_lehmann(samples: &[f64]) -> f64 {
     let mut means = Vec::with_capacity(samples.len() * (samples.len() + 1) / 2);
     for (at, a) in samples.iter().enumerate() {
@@ -195,6 +214,7 @@ fn hodges_lehmann(samples: &[f64]) -> f64 {
 }
 
 pub(crate) fn median(of: &mut [f64]) -> f64 {
+    debug_assert!(!of.is_empty(), "the median of nothing is not defined");
     of.sort_by(f64::total_cmp);
     let half = of.len() / 2;
     if of.len() % 2 == 1 {
@@ -204,8 +224,8 @@ pub(crate) fn median(of: &mut [f64]) -> f64 {
     }
 }
 
-/// The two-sided p of Wilcoxon's signed-rank test; differences of zero are left out, ties share
-/// their rank.
+/// Returns the two-sided p of Wilcoxon's signed-rank test. Differences of zero are left out, and
+/// ties share their rank.
 fn signed_rank(differences: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     let n = sorted.len();
@@ -213,7 +233,7 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
         return None;
     }
     sorted.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
-    // Twice the ranks: those of ties are halves.
+    // The ranks are doubled, because those of ties are halves.
     let mut ranks = vec![0_usize; n];
     let mut at = 0;
     while at < n {
@@ -226,6 +246,7 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
         at = end;
     }
     let all: usize = ranks.iter().sum();
+    // The rank sum of the positive differences; the smaller side is the statistic.
     let above: usize = ranks
         .iter()
         .zip(&sorted)
@@ -234,9 +255,10 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
         .sum();
     let least = above.min(all - above);
     if n <= SIGNED_RANK_EXACT {
-        // In how many of the signs that may be is the sum this small?
+        // Counts the combinations of signs for each rank sum, by dynamic programming.
         let mut ways = vec![0.0_f64; all + 1];
         ways[0] = 1.0;
+        debug_assert!(all >= least, "a part is larger than the whole");
         for rank in &ranks {
             (*rank..=all)
                 .rev()
@@ -245,6 +267,7 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
         let few: f64 = ways[..=least].iter().sum();
         return Some((2.0 * few / 2_f64.powi(n as i32)).min(1.0));
     }
+    // The normal approximation, with a correction for continuity.
     let mean = all as f64 / 2.0;
     let deviation = ranks
         .iter()
@@ -256,8 +279,8 @@ fn signed_rank(differences: &[f64]) -> Option<f64> {
     Some((2.0 * upper_normal(z)).min(1.0))
 }
 
-/// The part of a normal distribution above `z` deviations (Abramowitz and Stegun 26.2.17: within
-/// 7.5e-8).
+/// Returns the part of a normal distribution above `z` deviations (Abramowitz and Stegun 26.2.17:
+/// within 7.5e-8).
 fn upper_normal(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let powers = [
@@ -271,10 +294,10 @@ fn upper_normal(z: f64) -> f64 {
     (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt() * sum
 }
 
-/// Returns how many of a run's seconds are warm-up, by MSER-5: the cut after which the mean of the
-/// rest is best known. `None`: the run does not become steady, for the best cut is in its second
-/// half, or a straight line through the rest rises or falls by more than a tenth of its mean
-/// (SNIA's rule for steady state), or it is too short.
+/// Returns the number of warm-up seconds of a run by MSER-5: the cut after which the mean of the
+/// rest is best known. `None` means that the run does not become steady: the best cut is in its
+/// second half, a straight line through the rest rises or falls by more than a tenth of its mean
+/// (SNIA's rule for steady state), or the run is too short.
 pub fn steady_from(rates: &[f64]) -> Option<usize> {
     let means: Vec<f64> = rates
         .chunks_exact(BATCH)
@@ -283,20 +306,20 @@ pub fn steady_from(rates: &[f64]) -> Option<usize> {
     if means.len() < 4 {
         return None;
     }
-    // The last few have too little behind them to be judged by.
+    // A cut near the end leaves too few batches to be judged by.
     let cuts = 0..means.len() - 2;
+    // The squared standard error of the mean of the rest, which MSER minimises.
     let error = |cut: &usize| {
         let rest = &means[*cut..];
         let mean = rest.iter().sum::<f64>() / rest.len() as f64;
         rest.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (rest.len() as f64).powi(2)
     };
     let best = cuts.min_by(|a, b| error(a).total_cmp(&error(b)))?;
-    (best <= means.len() / 2 && slope(&means[best..]) <= SLOPE_MAX).then_some(best * BATCH)
+    (best <= means.len() / 2 && relative_slope(&means[best..]) <= SLOPE_MAX).then_some(best * BATCH)
 }
 
-/// By what part of its mean a straight line through a series rises or falls from its beginning to
-/// its end.
-fn slope(series: &[f64]) -> f64 {
+/// Returns the rise or fall of a straight line through a series, as a part of its mean.
+fn relative_slope(series: &[f64]) -> f64 {
     let n = series.len() as f64;
     let (mean_x, mean_y) = ((n - 1.0) / 2.0, series.iter().sum::<f64>() / n);
     let of = |what: &dyn Fn(f64, f64) -> f64| -> f64 {
@@ -314,9 +337,9 @@ fn slope(series: &[f64]) -> f64 {
     }
 }
 
-/// Pearson's r of points; of at least three, and not when one of the figures is the same
+/// Returns Pearson's r of at least three points; `None` if one of the figures is the same
 /// everywhere.
-pub fn correlation(points: &[(f64, f64)]) -> Option<f64> {
+pub fn pearson_correlation(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     if points.len() < 3 {
         return None;

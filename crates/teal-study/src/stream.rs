@@ -1,4 +1,4 @@
-//! Made-up traces with the totals that papers published of theirs.
+//! Makes up traces with the totals that papers published of theirs.
 //!
 //! # Guarantees
 //! 1. *Exact*: operations, length, changes and the bytes of all files together are those of the
@@ -6,11 +6,11 @@
 //!    the paper has them.
 //! 2. *Repeatable*: the same name, model of gaps and seed give the same trace, byte for byte.
 //!
-//! # What the papers do not say
-//! Totals fix neither pauses nor sizes nor which file is read again. Pauses come from three
-//! [models](Gaps); the rest is fixed here, the same for all: sizes spread over two to the eighth
-//! around their mean, half of what is no change and no first read asks for attributes, the other
-//! half reads a file again, rather one that was met lately than an old one.
+//! # Assumptions
+//! Totals fix neither pauses nor sizes nor the order of repeated reads. Pauses come from three
+//! [models](GapModel). The rest is fixed here, the same for all: sizes spread over two to the
+//! eighth around their mean; half of the operations that are no change and no first read ask for
+//! attributes; the other half reads a file again, rather one of the last than an old one.
 
 mod gaps;
 mod kinds;
@@ -18,42 +18,49 @@ mod published;
 #[cfg(test)]
 mod tests;
 
-use crate::numbers::Numbers;
-pub use gaps::Gaps;
-use kinds::Kind;
-pub use published::{PUBLISHED, Published, Spikes};
+use crate::numbers::SeededNumbers;
+pub use gaps::GapModel;
+use kinds::StreamOperation;
+pub use published::{PUBLISHED, PublishedTotals, RequestSpikes};
 use std::io::Write;
 use std::time::Duration;
-use teal_trace::{Action, Event, Header, Item, Level, Outcome, Text, WriteError, Writer};
+use teal_trace::{
+    Action, EventOutcome, Level, Text, TraceEvent, TraceHeader, TraceItem, TraceWriter, WriteError,
+};
 use teal_types::Timestamp;
 
 /// Number of the first file; 1 is the root.
 const FIRST: u64 = 2;
 
-impl Published {
-    /// The events of a stream, in order.
-    pub fn events(&'static self, gaps: Gaps, seed: u64) -> impl Iterator<Item = Event> {
-        let mut numbers = Numbers::new(seed);
-        let sizes = self.sizes(&mut numbers);
-        let slots = self.slots(gaps, &mut numbers);
+impl PublishedTotals {
+    /// Returns the events of a stream, in order.
+    pub fn generate_events(
+        &'static self,
+        gaps: GapModel,
+        seed: u64,
+    ) -> impl Iterator<Item = TraceEvent> {
+        let mut numbers = SeededNumbers::new(seed);
+        let sizes = self.draw_sizes(&mut numbers);
+        let slots = self.draw_slots(gaps, &mut numbers);
         let mut met = 0;
         slots.into_iter().map(move |(at, kind)| {
-            if kind == Kind::First {
+            if kind == StreamOperation::First {
+                // First reads take the files in their order.
                 met += 1;
-                return read(at, met - 1, sizes[met as usize - 1]);
+                return read_event(at, met - 1, sizes[met as usize - 1]);
             }
-            // Rather one of the last than of the first: the square of an even number.
-            let draw = u128::from(numbers.below(met));
+            // The square of an even number prefers the files that were met last.
+            let draw = u128::from(numbers.next_below(met));
             let back = u64::try_from(draw * draw / u128::from(met.max(1))).unwrap_or(0);
             let file = met.saturating_sub(1 + back);
             let size = sizes[file as usize];
             match kind {
-                Kind::Change => {
+                StreamOperation::Change => {
                     let length = self.change.map_or(size, |most| size.min(most));
-                    event(at, file, Action::Write { offset: 0, length }, length)
+                    new_event(at, file, Action::Write { offset: 0, length }, length)
                 }
-                Kind::Attributes => event(at, file, Action::Stat {}, 0),
-                Kind::First | Kind::Again => read(at, file, size),
+                StreamOperation::Attributes => new_event(at, file, Action::Stat {}, 0),
+                StreamOperation::First | StreamOperation::Again => read_event(at, file, size),
             }
         })
     }
@@ -62,41 +69,48 @@ impl Published {
     ///
     /// # Errors
     /// [`WriteError`].
-    pub fn write<W: Write>(&'static self, gaps: Gaps, seed: u64, out: W) -> Result<W, WriteError> {
+    pub fn write_trace<W: Write>(
+        &'static self,
+        gaps: GapModel,
+        seed: u64,
+        out: W,
+    ) -> Result<W, WriteError> {
+        // The header says that the trace is made up, and from which totals.
         let source = format!(
             "made up: {} gaps, seed {seed}, totals of {}, {}",
             gaps.word(),
             self.name,
             self.source
         );
-        let header = Header {
+        let header = TraceHeader {
             level: Level::File,
             anonymous: false,
             start: Timestamp::new(0, 0),
             machine: Text::default(),
-            source: Text::cut(source.as_bytes()),
+            source: Text::truncated(source.as_bytes()),
         };
-        let mut writer = Writer::new(out, &header)?;
-        for event in self.events(gaps, seed) {
-            writer.put(&Item::Event(event))?;
+        let mut writer = TraceWriter::new(out, &header)?;
+        for event in self.generate_events(gaps, seed) {
+            writer.write_item(&TraceItem::Event(event))?;
         }
         writer.finish()
     }
 
-    /// Sizes of all files; their sum is the working set.
-    fn sizes(&self, numbers: &mut Numbers) -> Vec<u64> {
+    /// Draws the sizes of all files; their sum is the working set.
+    fn draw_sizes(&self, numbers: &mut SeededNumbers) -> Vec<u64> {
+        // The sum of two even numbers makes a triangular distribution of logarithms.
         let weights: Vec<u64> = (0..self.files)
             .map(|_| {
-                let log = numbers.below(4096) + numbers.below(4096);
+                let log = numbers.next_below(4096) + numbers.next_below(4096);
                 (1024 + log % 1024) << (log / 1024)
             })
             .collect();
-        gaps::shares(&weights, self.bytes)
+        gaps::split_in_proportion(&weights, self.bytes)
     }
 }
 
-fn read(at: u64, file: u64, size: u64) -> Event {
-    event(
+fn read_event(at: u64, file: u64, size: u64) -> TraceEvent {
+    new_event(
         at,
         file,
         Action::Read {
@@ -107,14 +121,14 @@ fn read(at: u64, file: u64, size: u64) -> Event {
     )
 }
 
-fn event(at: u64, file: u64, action: Action, bytes: u64) -> Event {
+fn new_event(at: u64, file: u64, action: Action, bytes: u64) -> TraceEvent {
     let at = Duration::from_nanos(at);
-    Event {
+    TraceEvent {
         at,
         process: 0,
         object: FIRST + file,
         action,
-        outcome: Outcome::Done(bytes),
+        outcome: EventOutcome::Done(bytes),
         latency: None,
     }
 }

@@ -1,12 +1,11 @@
-//! The language of workloads: Filebench's, from its text to commands. `docs/wml.md` has each rule
-//! with its test.
+//! Reads the language of workloads: Filebench's, from its text to commands. `docs/wml.md` has each
+//! rule with its test.
 //!
 //! # Guarantees
-//! 1. Pure: nothing is read, drawn or run here; files that a script loads come through a function
-//!    that is given.
-//! 2. No text makes the parser panic; what it refuses, it refuses with file, line, column and a way
-//!    out.
-//! 3. Names of flowops, attributes and their kinds are checked here, so that whatever runs a script
+//! 1. Pure: nothing is read, drawn or run here. The caller's function gives the files that a script
+//!    loads.
+//! 2. No text makes the parser panic. An error names file, line, column and a way out.
+//! 3. Names of flowops, attributes and their kinds are checked here, so that the runner of a script
 //!    need not.
 
 mod lex;
@@ -14,25 +13,26 @@ mod parse;
 mod syntax;
 mod words;
 
-pub use parse::{Source, parse};
+pub use parse::{ScriptLoader, parse_script};
 pub use syntax::{
-    Assigned, Attribute, Attributes, Command, Composite, Flowop, Place, Process, Quit, Script,
-    SetKind, Thread, Value,
+    AssignedValue, AttributeList, AttributeValue, CompositeFlowop, Flowop, NamedAttribute,
+    ProcessDefinition, QuitMode, ScriptCommand, SetKind, SourcePosition, ThreadDefinition,
+    WorkloadScript,
 };
-pub use words::Kind;
+pub use words::FlowopKind;
 
 use std::fmt;
 
-/// What is wrong with a script, and where.
+/// Says what is wrong with a script, and at which place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct WmlError {
     /// The file, as it was named.
     pub file: String,
-    /// The line, from 1; 0: the whole file.
+    /// Line, from 1; 0 means the whole file.
     pub line: u32,
     /// The column in characters, from 1.
     pub column: u32,
-    /// What is wrong, and the way out.
+    /// Fault, and the way out.
     pub message: String,
 }
 
@@ -52,8 +52,9 @@ impl fmt::Display for WmlError {
     }
 }
 
-/// The known word that is most like a given one, as a question; nothing if none is.
+/// Returns the known word that is most like a given one, as a question; nothing if none is near.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    // A word that needs more changes than half of its letters is another one.
     let near = known
         .map(|known| (strsim::damerau_levenshtein(word, known), known))
         .min();

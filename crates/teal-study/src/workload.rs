@@ -1,11 +1,10 @@
-//! The workload engine: runs scripts in Filebench's language on any file system and says what it
-//! took.
+//! Runs workloads: scripts in Filebench's language, on any file system, with figures of their cost.
 //!
 //! # Guarantees
 //! 1. Nothing is done before the whole script is sound and its filesets fit.
-//! 2. Threads count for themselves; nobody else waits for that.
-//! 3. Time comes in through [`teal_env::Timer`]. Files are the world this is made to exercise:
-//!    system calls go to them directly, because what they cost is what is measured.
+//! 2. Each thread counts for itself; no other thread waits for that.
+//! 3. Time comes in through [`teal_env::Timer`]. System calls go to files directly, because their
+//!    cost is the object of the measurement.
 
 mod aio;
 mod content;
@@ -26,13 +25,16 @@ mod waiting;
 mod worker;
 
 pub use error::RunError;
-pub use plan::{Access, Fileset, Node, Op, OpId, Options, Plan, Process, Step, Thread, plan};
-pub use populate::{Preview, check_room, preview};
-pub use random::{Draws, Number, Random, Spread, Stream};
-pub use run::{Line, Listener, Outcome, Second, Summary, execute};
-pub use stats::Figures;
+pub use plan::{
+    Fileset, FlowopId, OpenAccess, PlannedFlowop, PlannedProcess, PlannedThread, ProgramNode,
+    RunStep, WorkloadOptions, WorkloadPlan, plan_script,
+};
+pub use populate::{FilesetPreview, check_room, preview_filesets};
+pub use random::{Distribution, FixedOrDrawn, RandomStream, RandomVariable, ThreadDraws};
+pub use run::{FlowopFigures, RunListener, RunOutcome, RunSummary, SecondFigures, execute_plan};
+pub use stats::LatencyFigures;
 
-/// A path that was built with a zero at its end.
+/// Borrows a path that was built with a zero at its end.
 fn c_path(path: &[u8]) -> &std::ffi::CStr {
     std::ffi::CStr::from_bytes_until_nul(path).expect("paths are built with a zero at their end")
 }

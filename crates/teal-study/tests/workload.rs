@@ -6,8 +6,10 @@
 use std::path::Path;
 use std::sync::Mutex;
 use teal_env::SystemClock;
-use teal_study::wml::parse;
-use teal_study::workload::{Figures, Listener, Options, Outcome, RunError, execute, plan};
+use teal_study::wml::parse_script;
+use teal_study::workload::{
+    LatencyFigures, RunError, RunListener, RunOutcome, WorkloadOptions, execute_plan, plan_script,
+};
 
 #[path = "workload/data.rs"]
 mod data;
@@ -21,27 +23,27 @@ mod names;
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
-impl Listener for Heard {
-    fn say(&self, line: &str) {
+impl RunListener for Heard {
+    fn print_line(&self, line: &str) {
         self.0.lock().unwrap().push(line.to_owned());
     }
-    fn progress(&self, _: &Outcome) {}
-    fn interrupted(&self) -> bool {
+    fn report_progress(&self, _: &RunOutcome) {}
+    fn is_interrupted(&self) -> bool {
         false
     }
 }
 
-fn options(dir: &Path, strict: bool) -> Options {
-    Options {
+fn options(dir: &Path, strict: bool) -> WorkloadOptions {
+    WorkloadOptions {
         strict,
-        ..Options::new(dir)
+        ..WorkloadOptions::new(dir)
     }
 }
 
-fn try_run(dir: &Path, strict: bool, text: &str) -> Result<Outcome, RunError> {
-    let script = parse("t.wml", text, &mut |_| Err("no".into())).unwrap();
-    let plan = plan(&script, options(dir, strict)).unwrap_or_else(|error| panic!("{error}"));
-    execute(&plan, &SystemClock, &Heard::default()).map(|outcome| outcome.expect("it runs"))
+fn try_run(dir: &Path, strict: bool, text: &str) -> Result<RunOutcome, RunError> {
+    let script = parse_script("t.wml", text, &mut |_| Err("no".into())).unwrap();
+    let plan = plan_script(&script, options(dir, strict)).unwrap_or_else(|error| panic!("{error}"));
+    execute_plan(&plan, &SystemClock, &Heard::default()).map(|outcome| outcome.expect("it runs"))
 }
 
 /// Runs one thread with these flowops until `last` has been done so many times.
@@ -54,12 +56,12 @@ fn body(set: &str, flowops: &str, last: &str, times: u64) -> String {
 }
 
 #[track_caller]
-fn run(dir: &Path, text: &str) -> Outcome {
+fn run(dir: &Path, text: &str) -> RunOutcome {
     try_run(dir, false, text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[track_caller]
-fn figures(outcome: &Outcome, name: &str) -> Figures {
+fn figures(outcome: &RunOutcome, name: &str) -> LatencyFigures {
     let line = outcome.lines.iter().find(|line| line.name == name);
     line.unwrap_or_else(|| {
         panic!(
@@ -72,7 +74,7 @@ fn figures(outcome: &Outcome, name: &str) -> Figures {
 }
 
 #[track_caller]
-fn count(outcome: &Outcome, name: &str) -> u64 {
+fn count(outcome: &RunOutcome, name: &str) -> u64 {
     figures(outcome, name).count
 }
 

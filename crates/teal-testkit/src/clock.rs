@@ -1,4 +1,4 @@
-//! A clock that stands still until told.
+//! A clock that stands still until it is advanced.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use teal_types::Timestamp;
 pub struct SimClock(Arc<Mutex<(Timestamp, Duration)>>);
 
 impl SimClock {
-    /// A clock that shows `civil`, with monotonic time 0.
+    /// Makes a clock that shows `civil`, with monotonic time 0.
     pub fn new(civil: Timestamp) -> Self {
         Self(Arc::new(Mutex::new((civil, Duration::ZERO))))
     }
 
-    /// Both times go on by `by`.
+    /// Advances both times by `by`.
     pub fn advance(&self, by: Duration) {
         let (civil, monotonic) = &mut *self.0.lock();
         let secs =
@@ -25,7 +25,7 @@ impl SimClock {
         *monotonic += by;
     }
 
-    /// Civil time jumps, as when someone sets the clock; monotonic time does not notice.
+    /// Sets civil time, as when a user sets the clock; monotonic time goes on.
     pub fn set_civil(&self, to: Timestamp) {
         self.0.lock().0 = to;
     }
@@ -39,10 +39,10 @@ impl Default for SimClock {
 }
 
 impl Clock for SimClock {
-    fn civil(&self) -> Timestamp {
+    fn civil_time(&self) -> Timestamp {
         self.0.lock().0
     }
-    fn monotonic(&self) -> Duration {
+    fn monotonic_time(&self) -> Duration {
         self.0.lock().1
     }
 }
@@ -57,12 +57,12 @@ mod tests {
         let same = clock.clone();
         same.advance(Duration::new(1, 2));
         assert_eq!(
-            (clock.civil(), clock.monotonic()),
+            (clock.civil_time(), clock.monotonic_time()),
             (Timestamp::new(12, 1), Duration::new(1, 2))
         );
         clock.set_civil(Timestamp::new(-5, 0));
         assert_eq!(
-            (same.civil(), same.monotonic()),
+            (same.civil_time(), same.monotonic_time()),
             (Timestamp::new(-5, 0), Duration::new(1, 2))
         );
     }

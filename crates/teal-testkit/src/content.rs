@@ -1,9 +1,9 @@
-//! What a simulated disk holds, in three layers, so that thousands of crash images share nearly
+//! The content of a simulated disk in three layers, so that thousands of crash images share nearly
 //! everything.
 //!
 //! # How
-//! 1. `base` is the whole disk, `middle` what became durable since `base` was shared, `top` this
-//!    disk's own units.
+//! 1. `base` is the whole disk, `middle` has the units that became durable since `base` was shared,
+//!    and `top` this disk's own units.
 //! 2. An image takes `base` and `middle` by reference; only its own units are new.
 //! 3. The unit is the physical sector: the smallest thing a crash keeps or loses.
 
@@ -18,58 +18,61 @@ pub(crate) type Unit = u64;
 
 /// The content of a disk.
 #[derive(Debug, Clone)]
-pub(crate) struct Content {
-    unit: usize,
+pub(crate) struct LayeredContent {
+    unit_size: usize,
     base: Arc<Vec<u8>>,
     middle: Arc<BTreeMap<Unit, Arc<[u8]>>>,
     top: HashMap<Unit, Arc<[u8]>>,
-    /// Units settled since [`settle_all`](Self::settle_all).
-    settled: usize,
-    /// Units whose reads fail.
+    /// The number of units shared since [`share_all`](Self::share_all).
+    shared_units: usize,
+    /// The units that cannot be read.
     pub(crate) unreadable: BTreeSet<Unit>,
-    /// One bit per 512-byte sector with host space; empty when nobody asks.
+    /// One bit per 512-byte sector with host space; empty when allocation is not tracked.
     allocated: Arc<Vec<u64>>,
 }
 
-impl Content {
+impl LayeredContent {
     pub(crate) fn new(shape: &DiskShape, mut bytes: Vec<u8>) -> Self {
         let unit = shape.physical as usize;
         assert!(shape.physical >= shape.logical && u64::from(shape.logical).is_multiple_of(SECTOR));
         assert!(shape.physical.is_power_of_two() && shape.sectors * SECTOR == bytes.len() as u64);
         // The last unit is whole, even when the disk ends inside it.
+        // Reads of the last unit need all of its bytes.
         bytes.resize(bytes.len().next_multiple_of(unit), 0);
+        // Only a sparse disk has space to allocate.
         let words = if shape.sparse {
             shape.sectors.div_ceil(64) as usize
         } else {
             0
         };
         Self {
-            unit,
+            unit_size: unit,
             base: Arc::new(bytes),
             middle: Arc::default(),
             top: HashMap::new(),
-            settled: 0,
+            shared_units: 0,
             unreadable: BTreeSet::new(),
             allocated: Arc::new(vec![0; words]),
         }
     }
 
-    pub(crate) fn unit_of(&self, unit: Unit) -> &[u8] {
-        let start = unit as usize * self.unit;
+    pub(crate) fn unit_bytes(&self, unit: Unit) -> &[u8] {
+        let start = unit as usize * self.unit_size;
+        // The newest layer that has the unit wins.
         match self.top.get(&unit).or_else(|| self.middle.get(&unit)) {
             Some(bytes) => bytes,
-            None => &self.base[start..start + self.unit],
+            None => &self.base[start..start + self.unit_size],
         }
     }
 
-    /// The units that hold `len` bytes from byte `at`: for each the range inside it and the offset
-    /// in the transfer.
-    pub(crate) fn split(
+    /// Returns the units that hold `len` bytes from byte `at`: for each the range inside it and the
+    /// offset in the transfer.
+    pub(crate) fn split_units(
         &self,
         at: u64,
         len: usize,
     ) -> impl Iterator<Item = (Unit, Range<usize>, usize)> + use<> {
-        let unit = self.unit;
+        let unit = self.unit_size;
         let end = at as usize + len;
         (at as usize / unit..end.div_ceil(unit))
             .filter(move |_| len > 0)
@@ -84,34 +87,38 @@ impl Content {
             })
     }
 
-    /// Fills `buf`, or says which unit cannot be read.
+    /// Fills `buf`, or returns the unit that cannot be read.
     pub(crate) fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Unit> {
-        for (unit, inside, from) in self.split(at, buf.len()) {
+        for (unit, inside, from) in self.split_units(at, buf.len()) {
             if self.unreadable.contains(&unit) {
                 return Err(unit);
             }
             let len = inside.len();
-            buf[from..from + len].copy_from_slice(&self.unit_of(unit)[inside]);
+            buf[from..from + len].copy_from_slice(&self.unit_bytes(unit)[inside]);
         }
         Ok(())
     }
 
-    /// Writes into this disk's own layer; or says which unit cannot be read to be written in part.
+    /// Writes into this disk's own layer, or returns the unit that cannot be read and would be
+    /// written in part.
     pub(crate) fn write(&mut self, at: u64, data: &[u8]) -> Result<(), Unit> {
-        let whole = self.unit;
+        let whole = self.unit_size;
+        // The check comes before the first byte is written, so that a refused write changes
+        // nothing.
         if let Some((unit, ..)) = self
-            .split(at, data.len())
+            .split_units(at, data.len())
             .find(|(n, r, _)| r.len() < whole && self.unreadable.contains(n))
         {
             return Err(unit);
         }
-        for (unit, inside, from) in self.split(at, data.len()) {
+        for (unit, inside, from) in self.split_units(at, data.len()) {
             let part = &data[from..from + inside.len()];
             self.unreadable.remove(&unit);
+            // A whole unit is replaced, and heals one that cannot be read.
             if inside.len() == whole {
                 self.top.insert(unit, part.into());
             } else {
-                let old = self.unit_of(unit).into();
+                let old = self.unit_bytes(unit).into();
                 Arc::make_mut(self.top.entry(unit).or_insert(old))[inside].copy_from_slice(part);
             }
         }
@@ -119,43 +126,45 @@ impl Content {
     }
 
     /// Puts a whole unit into this disk's own layer.
-    pub(crate) fn set(&mut self, unit: Unit, bytes: Arc<[u8]>) {
+    pub(crate) fn set_unit(&mut self, unit: Unit, bytes: Arc<[u8]>) {
         self.unreadable.remove(&unit);
         self.top.insert(unit, bytes);
     }
 
-    /// Makes a whole unit part of what later images share.
-    pub(crate) fn settle(&mut self, unit: Unit, bytes: Arc<[u8]>) {
+    /// Makes a whole unit part of the layers that later images share.
+    pub(crate) fn share_unit(&mut self, unit: Unit, bytes: Arc<[u8]>) {
         self.unreadable.remove(&unit);
         let middle = Arc::make_mut(&mut self.middle);
+        // No image shares the base yet: it can be changed in place.
         if let Some(base) = Arc::get_mut(&mut self.base) {
-            let start = unit as usize * self.unit;
-            base[start..start + self.unit].copy_from_slice(&bytes);
+            let start = unit as usize * self.unit_size;
+            base[start..start + self.unit_size].copy_from_slice(&bytes);
             middle.remove(&unit);
         } else {
             middle.insert(unit, bytes);
-            self.settled += 1;
-            // A base of our own costs one copy of the disk: only for who goes on settling.
-            if self.settled * self.unit * 16 > self.base.len() {
+            self.shared_units += 1;
+            // A base of its own costs one copy of the disk: it pays only for a disk that goes on
+            // sharing units.
+            if self.shared_units * self.unit_size * 16 > self.base.len() {
                 self.base = Arc::new(self.to_bytes());
                 self.middle = Arc::default();
-                self.settled = 0;
+                self.shared_units = 0;
             }
         }
     }
 
     /// Moves this disk's own layer into the shared one.
-    pub(crate) fn settle_all(&mut self) {
+    pub(crate) fn share_all(&mut self) {
         let top = std::mem::take(&mut self.top);
         Arc::make_mut(&mut self.middle).extend(top);
-        self.settled = 0;
+        self.shared_units = 0;
     }
 
-    /// The whole disk, rounded up to whole units.
+    /// Returns the whole disk, rounded up to whole units.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.base.as_ref().clone();
         for (&unit, data) in self.middle.iter().chain(&self.top) {
-            bytes[unit as usize * self.unit..][..self.unit].copy_from_slice(data);
+            bytes[unit as usize * self.unit_size..][..self.unit_size].copy_from_slice(data);
         }
         bytes
     }
@@ -170,7 +179,7 @@ impl Content {
         }
     }
 
-    /// Every sector counts as allocated from now on.
+    /// Lets every sector count as allocated from now on.
     pub(crate) fn stop_tracking_allocation(&mut self) {
         self.allocated = Arc::default();
     }
@@ -185,7 +194,7 @@ impl Content {
 mod tests {
     use super::*;
 
-    fn content(physical: u32, sectors: u64) -> Content {
+    fn content(physical: u32, sectors: u64) -> LayeredContent {
         let shape = DiskShape {
             sectors,
             logical: 512,
@@ -193,7 +202,7 @@ mod tests {
             rotational: false,
             sparse: true,
         };
-        Content::new(&shape, vec![0; (sectors * SECTOR) as usize])
+        LayeredContent::new(&shape, vec![0; (sectors * SECTOR) as usize])
     }
 
     #[test]
@@ -201,8 +210,8 @@ mod tests {
         let mut c = content(4096, 64);
         let shared = c.clone();
         c.write(512, &[1; 1024]).unwrap();
-        c.settle_all();
-        c.settle(1, vec![2; 4096].into());
+        c.share_all();
+        c.share_unit(1, vec![2; 4096].into());
         c.write(3584, &[3; 1024]).unwrap();
         let mut buf = [9; 8192];
         c.read(0, &mut buf).unwrap();
@@ -233,7 +242,7 @@ mod tests {
     fn a_large_middle_is_folded_into_a_base_of_its_own() {
         let mut c = content(512, 64);
         let shared = c.clone();
-        (0..64).for_each(|unit| c.settle(unit, vec![7; 512].into()));
+        (0..64).for_each(|unit| c.share_unit(unit, vec![7; 512].into()));
         assert!(c.middle.len() <= 4 && c.to_bytes().iter().all(|&b| b == 7));
         assert!(shared.to_bytes().iter().all(|&b| b == 0));
     }

@@ -1,45 +1,45 @@
-//! The crash explorer: every disk that a crash at any point of a [`Trace`] may leave behind.
+//! The crash explorer: every disk that a crash at any point of a [`DiskTrace`] may leave behind.
 //!
 //! # Guarantees
-//! 1. *Durable*: what was written before a good sync is in every image after it, unless
+//! 1. *Durable*: data that was written before a successful sync is in every image after it, unless
 //!    overwritten.
 //! 2. *Any subset*: each physical sector written since is old, or holds any one of the contents
 //!    written to it, on its own.
 //! 3. *Whole sectors*: a write smaller than a physical sector puts the whole physical sector,
 //!    neighbours included, at risk.
-//! 4. *Unreadable*: with [`Policy::unreadable`], some images have one pending physical sector that
-//!    gives `EIO`.
-//! 5. *No second chance*: what was pending when a sync failed stays pending, whatever later syncs
-//!    return, until written again.
+//! 4. *Unreadable*: with [`CrashPolicy::unreadable`], some images have one pending physical sector
+//!    that gives `EIO`.
+//! 5. *No second chance*: a sector that was pending when a sync failed stays pending, whatever
+//!    later syncs return, until it is written again.
 //! 6. Host space allocated since the last good sync is lost, except under sectors that were kept.
 //!
 //! # How
-//! [`Walk`] follows the trace and keeps the durable content up to date; an image shares it and holds only its own pending sectors.
-//! Small sets are enumerated (in mixed radix, since a sector may have been written more than once).
-//! Of large ones both extremes, prefixes in the order of writing and random subsets of different
-//! densities are taken.
+//! [`CrashWalk`] follows the trace and keeps the durable content up to date; an image shares it and
+//! holds only its own pending sectors. Small sets are enumerated (in mixed radix, since a sector
+//! may have been written more than once). From large ones both extremes, prefixes in the order of
+//! writing and random subsets of different densities are taken.
 
-use crate::content::{Content, Unit};
+use crate::content::{LayeredContent, Unit};
 use crate::recording::{JUNK, RecordingDisk};
 use crate::rng::Rng;
-use crate::trace::{Event, Trace};
+use crate::trace::{DiskEvent, DiskTrace};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use teal_types::SECTOR;
 
-/// How many images to look at.
+/// The number of images to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct CrashPolicy {
     /// Up to this many pending physical sectors, all subsets are taken.
     pub exhaustive: u32,
     /// Beyond that, this many prefixes and random subsets besides both extremes.
     pub random: usize,
-    /// Whether a sector that was being written may be unreadable afterwards.
+    /// Is true if a sector that was being written may be unreadable afterwards.
     pub unreadable: bool,
 }
 
-impl Default for Policy {
+impl Default for CrashPolicy {
     fn default() -> Self {
         Self {
             exhaustive: 10,
@@ -51,20 +51,20 @@ impl Default for Policy {
 
 /// A disk as a crash left it.
 #[derive(Debug)]
-pub struct Image {
+pub struct CrashImage {
     /// The disk. It records again, so that its second life can be crashed too.
     pub disk: RecordingDisk,
-    /// How many events of the trace had happened.
+    /// The number of events of the trace that had happened.
     pub point: usize,
     /// Physical sectors that were pending.
     pub pending: usize,
-    /// Those that kept a pending content: (number, which of the contents written, from 1).
+    /// The sectors that kept a pending content: (number, which of the contents written, from 1).
     pub kept: Vec<(u64, usize)>,
     /// The physical sector that became unreadable.
     pub unreadable: Option<u64>,
 }
 
-impl fmt::Display for Image {
+impl fmt::Display for CrashImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -87,81 +87,83 @@ impl fmt::Display for Image {
 
 /// The contents written to a physical sector since it was last durable, oldest first.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingSector {
     versions: Vec<Arc<[u8]>>,
-    /// How many of them a failed sync may have lost.
+    /// The number of them that a failed sync may have lost.
     doubtful: usize,
 }
 
 /// A walk along a trace.
 #[derive(Debug)]
-pub struct Walk<'a> {
-    trace: &'a Trace,
+pub struct CrashWalk<'a> {
+    trace: &'a DiskTrace,
     point: usize,
-    durable: Content,
-    pending: BTreeMap<Unit, Pending>,
+    durable: LayeredContent,
+    pending: BTreeMap<Unit, PendingSector>,
     /// Writes of pending sectors in order: (sector, which of its contents, from 1).
     order: Vec<(Unit, usize)>,
-    /// Where in `order` the last write request begins.
-    last: usize,
+    /// The place in `order` at which the last write request begins.
+    last_request: usize,
     allocations: Vec<(u64, u64)>,
 }
 
-impl<'a> Walk<'a> {
-    /// A walk that stands at the beginning.
-    pub fn new(trace: &'a Trace) -> Self {
+impl<'a> CrashWalk<'a> {
+    /// Makes a walk that stands at the beginning.
+    pub fn new(trace: &'a DiskTrace) -> Self {
         let mut durable = trace.start.clone();
-        durable.settle_all();
+        durable.share_all();
         Self {
             trace,
             point: 0,
             durable,
             pending: BTreeMap::new(),
             order: vec![],
-            last: 0,
+            last_request: 0,
             allocations: vec![],
         }
     }
 
-    /// Returns how many events have happened.
+    /// Returns the number of events that have happened.
     pub fn point(&self) -> usize {
         self.point
     }
 
-    /// Returns how many physical sectors are pending.
-    pub fn pending(&self) -> usize {
+    /// Returns the number of physical sectors that are pending.
+    pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// Lets the next event happen; `None` at the end.
-    pub fn step(&mut self) -> Option<&'a Event> {
+    /// Lets the next event happen, and returns it; `None` at the end.
+    pub fn apply_next(&mut self) -> Option<&'a DiskEvent> {
         let event = self.trace.events.get(self.point)?;
+        debug_assert!(self.point < self.trace.events.len(), "the event exists");
         self.point += 1;
         match event {
-            Event::Write { at, data } => self.write(at.byte(), data),
-            Event::Sync => self.sync(),
-            Event::SyncFailed => self
+            DiskEvent::Write { at, data } => self.apply_write(at.byte_offset(), data),
+            DiskEvent::Sync => self.apply_sync(),
+            DiskEvent::SyncFailed => self
                 .pending
                 .values_mut()
                 .for_each(|p| p.doubtful = p.versions.len()),
-            Event::Allocate { at, sectors } => self.allocations.push((at.get(), *sectors)),
-            Event::Discard { at, sectors } => {
-                self.write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
+            DiskEvent::Allocate { at, sectors } => self.allocations.push((at.get(), *sectors)),
+            DiskEvent::Discard { at, sectors } => {
+                self.apply_write(at.byte_offset(), &vec![JUNK; (sectors * SECTOR) as usize]);
                 self.durable.set_allocated(at.get(), *sectors, false);
             }
-            Event::Mark(_) => {}
+            DiskEvent::Mark(_) => {}
         }
         Some(event)
     }
 
-    fn write(&mut self, at: u64, data: &[u8]) {
-        self.last = self.order.len();
-        for (unit, inside, from) in self.durable.split(at, data.len()) {
+    fn apply_write(&mut self, at: u64, data: &[u8]) {
+        self.last_request = self.order.len();
+        for (unit, inside, from) in self.durable.split_units(at, data.len()) {
+            // A partial write begins from the newest pending version, or from the durable content.
             let pending = self.pending.entry(unit).or_default();
             let mut bytes: Arc<[u8]> = pending
                 .versions
                 .last()
-                .map_or_else(|| self.durable.unit_of(unit).into(), Arc::clone);
+                .map_or_else(|| self.durable.unit_bytes(unit).into(), Arc::clone);
             let len = inside.len();
             Arc::make_mut(&mut bytes)[inside].copy_from_slice(&data[from..from + len]);
             pending.versions.push(bytes);
@@ -169,12 +171,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn sync(&mut self) {
+    fn apply_sync(&mut self) {
         let durable = &mut self.durable;
         self.pending.retain(|&unit, pending| {
+            // A version behind the doubtful ones was written after the failed sync, and this sync
+            // covers it.
             let is_written = pending.versions.len() > pending.doubtful;
             if is_written {
-                durable.settle(
+                durable.share_unit(
                     unit,
                     Arc::clone(pending.versions.last().expect("more than none")),
                 );
@@ -183,51 +187,56 @@ impl<'a> Walk<'a> {
         });
         self.order
             .retain(|(unit, _)| self.pending.contains_key(unit));
-        self.last = 0;
+        self.last_request = 0;
         for (at, sectors) in self.allocations.drain(..) {
             durable.set_allocated(at, sectors, true);
         }
     }
 
-    /// The images of a crash now.
-    pub fn images<'w>(&'w self, rng: &'w mut Rng, policy: &Policy) -> Images<'w> {
+    /// Returns the images of a crash now.
+    pub fn crash_images<'w>(&'w self, rng: &'w mut Rng, policy: &CrashPolicy) -> CrashImages<'w> {
+        // A sector with several versions counts with each of them.
         let limit = 1_usize << policy.exhaustive.min(24);
+        // The product is given up as soon as it is too large.
         let combinations = self.pending.values().try_fold(1_usize, |product, pending| {
             product
                 .checked_mul(pending.versions.len() + 1)
                 .filter(|&product| product <= limit)
         });
-        let mut plans: Vec<Plan> = Vec::new();
+        let mut plans: Vec<ImagePlan> = Vec::new();
         if let Some(combinations) = combinations {
-            plans.extend((0..combinations).map(Plan::Numbered));
+            plans.extend((0..combinations).map(ImagePlan::Numbered));
             if policy.unreadable {
-                plans.extend(self.pending.keys().map(|&unit| Plan::Unreadable(unit)));
+                plans.extend(self.pending.keys().map(|&unit| ImagePlan::Unreadable(unit)));
             }
         } else {
-            plans.extend([Plan::Prefix(0), Plan::Prefix(self.order.len())]);
+            plans.extend([ImagePlan::Prefix(0), ImagePlan::Prefix(self.order.len())]);
+            // A quarter of the images are prefixes: crashes of a disk that keeps the order of
+            // writes.
             let quarter = policy.random / 4;
-            plans.extend((0..quarter).map(|_| Plan::Prefix(rng.index(self.order.len()))));
-            plans.extend((quarter..policy.random).map(|_| Plan::Random {
+            plans.extend((0..quarter).map(|_| ImagePlan::Prefix(rng.pick_index(self.order.len()))));
+            plans.extend((quarter..policy.random).map(|_| ImagePlan::Random {
                 may_lose: policy.unreadable,
             }));
         }
+        // Plans are taken from the end.
         plans.reverse();
-        Images {
+        CrashImages {
             walk: self,
             rng,
             plans,
         }
     }
 
-    /// One image of a crash now, by chance. `may_lose`: a sector that was being written may be
-    /// unreadable in it.
-    pub fn any(&self, rng: &mut Rng, may_lose: bool) -> Image {
+    /// Returns one image of a crash now, by chance. With `may_lose`, a sector that was being
+    /// written may be unreadable in it.
+    pub fn random_image(&self, rng: &mut Rng, may_lose: bool) -> CrashImage {
         let plan = match (self.order.len(), rng.below(8)) {
-            (0, _) | (_, 0) => Plan::Prefix(0),
-            (len, 1..4) => Plan::Prefix(1 + rng.index(len)),
-            _ => Plan::Random { may_lose },
+            (0, _) | (_, 0) => ImagePlan::Prefix(0),
+            (len, 1..4) => ImagePlan::Prefix(1 + rng.pick_index(len)),
+            _ => ImagePlan::Random { may_lose },
         };
-        Images {
+        CrashImages {
             walk: self,
             rng,
             plans: vec![plan],
@@ -236,17 +245,23 @@ impl<'a> Walk<'a> {
         .expect("one plan, one image")
     }
 
-    fn image(&self, kept: Vec<(Unit, usize)>, unreadable: Option<Unit>) -> Image {
+    fn build_image(&self, kept: Vec<(Unit, usize)>, unreadable: Option<Unit>) -> CrashImage {
         let mut content = self.durable.clone();
+        debug_assert!(
+            kept.iter().all(|(unit, _)| self.pending.contains_key(unit)),
+            "only pending \
+            sectors are kept"
+        );
         let per_unit = u64::from(self.trace.shape.physical) / SECTOR;
         for &(unit, version) in &kept {
-            content.set(unit, Arc::clone(&self.pending[&unit].versions[version - 1]));
+            content.set_unit(unit, Arc::clone(&self.pending[&unit].versions[version - 1]));
             let at = unit * per_unit;
+            // A sector that was kept has its space, whatever became of the allocation.
             content.set_allocated(at, per_unit.min(self.trace.shape.sectors - at), true);
         }
         content.unreadable.extend(unreadable);
         let disk = RecordingDisk::from_content(self.trace.shape, content);
-        Image {
+        CrashImage {
             disk,
             point: self.point,
             pending: self.pending.len(),
@@ -255,8 +270,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The state after the first `len` sector writes.
-    fn prefix(&self, len: usize) -> Vec<(Unit, usize)> {
+    /// Returns the contents kept after the first `len` sector writes.
+    fn kept_prefix(&self, len: usize) -> Vec<(Unit, usize)> {
         self.order[..len]
             .iter()
             .copied()
@@ -265,8 +280,8 @@ impl<'a> Walk<'a> {
             .collect()
     }
 
-    /// The `number`th combination.
-    fn numbered(&self, mut number: usize) -> Vec<(Unit, usize)> {
+    /// Returns the contents kept in combination `number`.
+    fn kept_combination(&self, mut number: usize) -> Vec<(Unit, usize)> {
         let digits = self.pending.iter().map(|(&unit, pending)| {
             let radix = pending.versions.len() + 1;
             let digit = number % radix;
@@ -276,8 +291,8 @@ impl<'a> Walk<'a> {
         digits.filter(|&(_, version)| version > 0).collect()
     }
 
-    /// Each sector new with probability `density`, and then mostly the newest.
-    fn random(&self, rng: &mut Rng, density: f64) -> Vec<(Unit, usize)> {
+    /// Returns each pending sector with probability `density`, and then mostly its newest content.
+    fn kept_random(&self, rng: &mut Rng, density: f64) -> Vec<(Unit, usize)> {
         let mut kept = Vec::new();
         for (&unit, pending) in &self.pending {
             if rng.chance(density) {
@@ -285,7 +300,7 @@ impl<'a> Walk<'a> {
                 kept.push((
                     unit,
                     if newest > 1 && rng.chance(0.3) {
-                        1 + rng.index(newest)
+                        1 + rng.pick_index(newest)
                     } else {
                         newest
                     },
@@ -297,7 +312,7 @@ impl<'a> Walk<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Plan {
+enum ImagePlan {
     Numbered(usize),
     Unreadable(Unit),
     Prefix(usize),
@@ -306,32 +321,40 @@ enum Plan {
 
 /// The images of a crash at one point.
 #[derive(Debug)]
-pub struct Images<'w> {
-    walk: &'w Walk<'w>,
+pub struct CrashImages<'w> {
+    walk: &'w CrashWalk<'w>,
     rng: &'w mut Rng,
-    plans: Vec<Plan>,
+    plans: Vec<ImagePlan>,
 }
 
-impl Iterator for Images<'_> {
-    type Item = Image;
+impl Iterator for CrashImages<'_> {
+    type Item = CrashImage;
 
-    fn next(&mut self) -> Option<Image> {
+    fn next(&mut self) -> Option<CrashImage> {
         let Self { walk, rng, plans } = self;
         Some(match plans.pop()? {
-            Plan::Numbered(number) => walk.image(walk.numbered(number), None),
-            Plan::Unreadable(unit) => lost(walk, walk.random(rng, 0.5), unit),
-            Plan::Prefix(len) => walk.image(walk.prefix(len), None),
-            Plan::Random { may_lose } => {
+            ImagePlan::Numbered(number) => walk.build_image(walk.kept_combination(number), None),
+            ImagePlan::Unreadable(unit) => {
+                image_with_unreadable(walk, walk.kept_random(rng, 0.5), unit)
+            }
+            ImagePlan::Prefix(len) => walk.build_image(walk.kept_prefix(len), None),
+            ImagePlan::Random { may_lose } => {
                 let count = walk.pending.len() as f64;
+                // Also densities at which one sector is kept or one is lost: many bugs need just
+                // that.
                 let density = *rng.pick(&[0.5, 0.5, 0.1, 0.9, 1.0 / count, 1.0 - 1.0 / count]);
-                let kept = walk.random(rng, density);
+                let kept = walk.kept_random(rng, density);
                 if may_lose && rng.chance(0.25) {
                     // Most likely it is a sector of the last request.
-                    let from = if rng.chance(0.5) { walk.last } else { 0 };
+                    let from = if rng.chance(0.5) {
+                        walk.last_request
+                    } else {
+                        0
+                    };
                     let unit = rng.pick(&walk.order[from.min(walk.order.len() - 1)..]).0;
-                    lost(walk, kept, unit)
+                    image_with_unreadable(walk, kept, unit)
                 } else {
-                    walk.image(kept, None)
+                    walk.build_image(kept, None)
                 }
             }
         })
@@ -342,27 +365,36 @@ impl Iterator for Images<'_> {
     }
 }
 
-fn lost(walk: &Walk<'_>, mut kept: Vec<(Unit, usize)>, unit: Unit) -> Image {
+fn image_with_unreadable(
+    walk: &CrashWalk<'_>,
+    mut kept: Vec<(Unit, usize)>,
+    unit: Unit,
+) -> CrashImage {
     kept.retain(|&(other, _)| other != unit);
-    walk.image(kept, Some(unit))
+    walk.build_image(kept, Some(unit))
 }
 
-impl Trace {
-    /// The disk that a crash at the end leaves, by chance; see [`Walk::any`].
-    pub fn crash(&self, rng: &mut Rng, may_lose: bool) -> Image {
-        let mut walk = Walk::new(self);
-        while walk.step().is_some() {}
-        walk.any(rng, may_lose)
+impl DiskTrace {
+    /// Returns the disk that a crash at the end leaves, by chance; see [`CrashWalk::random_image`].
+    pub fn crash_at_end(&self, rng: &mut Rng, may_lose: bool) -> CrashImage {
+        let mut walk = CrashWalk::new(self);
+        while walk.apply_next().is_some() {}
+        walk.random_image(rng, may_lose)
     }
 
-    /// Shows `visit` the images of a crash at each of the [points](Trace::points); returns how many
-    /// there were.
-    pub fn explore(&self, rng: &mut Rng, policy: &Policy, mut visit: impl FnMut(Image)) -> u64 {
-        let mut walk = Walk::new(self);
+    /// Shows `visit` the images of a crash at each of the [points](DiskTrace::crash_points), and
+    /// returns how many there were.
+    pub fn explore(
+        &self,
+        rng: &mut Rng,
+        policy: &CrashPolicy,
+        mut visit: impl FnMut(CrashImage),
+    ) -> u64 {
+        let mut walk = CrashWalk::new(self);
         let mut count = 0;
-        for point in self.points() {
-            while walk.point() < point && walk.step().is_some() {}
-            for image in walk.images(rng, policy) {
+        for point in self.crash_points() {
+            while walk.point() < point && walk.apply_next().is_some() {}
+            for image in walk.crash_images(rng, policy) {
                 count += 1;
                 visit(image);
             }

@@ -1,36 +1,39 @@
 //! Devices and mounts that a test makes by itself, and that go with it.
 
-use crate::programs::{program, run};
-use crate::skip;
+use crate::programs::{find_program, run_program};
+use crate::skip::skip_test;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns whether loop devices can be had; if not, that is on record as the reason why the test is
+/// Returns whether loop devices can be had; if not, records that as the reason why the test is
 /// skipped.
 pub fn has_loop_devices(test: &str) -> bool {
-    let can =
-        program("losetup", &[]).is_some() && run(Command::new("losetup").arg("--find")).code == 0;
+    let can = find_program("losetup", &[]).is_some()
+        && run_program(Command::new("losetup").arg("--find")).code == 0;
     if !can {
-        skip(test, "no loop devices can be had");
+        skip_test(test, "no loop devices can be had");
     }
     can
 }
 
-/// A loop device over a file; detached with the test, which is when nobody uses it any more.
+/// A loop device over a file. Dropping it detaches the device, which goes when it is no longer in
+/// use.
 #[derive(Debug)]
-pub struct LoopDevice(PathBuf);
+pub struct TestLoopDevice(PathBuf);
 
-impl LoopDevice {
+impl TestLoopDevice {
     /// Attaches a loop device to a file that is there.
     ///
     /// # Panics
     /// If `losetup` refuses.
     #[track_caller]
-    pub fn over(image: &Path) -> Self {
-        let said = run(Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(image))
-        .good();
+    pub fn attach_to(image: &Path) -> Self {
+        let said = run_program(
+            Command::new("losetup")
+                .args(["--find", "--show"])
+                .arg(image),
+        )
+        .expect_success();
         Self(said.trim().into())
     }
 
@@ -42,7 +45,7 @@ impl LoopDevice {
     pub fn new(image: &Path, bytes: u64) -> Self {
         let made = std::fs::File::create_new(image).and_then(|file| file.set_len(bytes));
         made.unwrap_or_else(|e| panic!("{}: {e}", image.display()));
-        Self::over(image)
+        Self::attach_to(image)
     }
 
     /// Returns the device.
@@ -51,7 +54,7 @@ impl LoopDevice {
     }
 }
 
-impl Drop for LoopDevice {
+impl Drop for TestLoopDevice {
     fn drop(&mut self) {
         let _ = Command::new("losetup")
             .arg("--detach")
@@ -60,14 +63,14 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A mount that the test made there, gone with it.
+/// A mount that the test made; dropping this value unmounts it.
 #[derive(Debug)]
-pub struct Point(
+pub struct TestMount(
     /// The mount point.
     pub PathBuf,
 );
 
-impl Drop for Point {
+impl Drop for TestMount {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
     }

@@ -4,9 +4,9 @@
 //! 1. Calls are numbered from 0, per kind and over all kinds, failing ones included; the same run
 //!    numbers them alike.
 //! 2. A failing call never reaches the disk inside, except that a failing write may pass on its
-//!    first half ([`FaultDisk::tear`]).
-//! 3. Allocation beyond the [budget](FaultDisk::budget) is `StorageFull` and changes nothing;
-//!    discarding gives room back.
+//!    first half ([`FaultDisk::tear_writes`]).
+//! 3. Allocation beyond the [limit](FaultDisk::limit_allocation) is `StorageFull` and changes
+//!    nothing; discarding gives room back.
 
 use crate::recording::medium_error;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use teal_types::{SECTOR, Sector};
 
 /// The kinds of calls to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum DiskCall {
     /// [`Disk::read_at`].
     Read,
     /// [`Disk::write_at`].
@@ -34,27 +34,27 @@ pub enum Call {
 
 /// For how long a fault lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasts {
+pub enum FaultDuration {
     /// One call fails.
     Once,
-    /// That call and all later ones of its kind fail.
+    /// The call and all later ones of its kind fail.
     Forever,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Fault {
+struct DiskFault {
     /// `None`: the number counts all kinds together.
-    call: Option<Call>,
+    call: Option<DiskCall>,
     nth: u64,
-    lasts: Lasts,
+    lasts: FaultDuration,
     kind: ErrorKind,
 }
 
 type Hook = Box<dyn Fn() + Send>;
 
 #[derive(Default)]
-struct Plan {
-    faults: Vec<Fault>,
+struct FaultPlan {
+    faults: Vec<DiskFault>,
     calls: [u64; 5],
     does_tear: bool,
     budget: Option<u64>,
@@ -67,7 +67,7 @@ struct Plan {
 /// A [`Disk`] that fails on command. Clones are handles of the same disk.
 pub struct FaultDisk<D> {
     disk: Arc<D>,
-    plan: Arc<Mutex<Plan>>,
+    plan: Arc<Mutex<FaultPlan>>,
 }
 
 impl<D> Clone for FaultDisk<D> {
@@ -88,7 +88,7 @@ impl<D: fmt::Debug> fmt::Debug for FaultDisk<D> {
 }
 
 impl<D: Disk> FaultDisk<D> {
-    /// `disk`, without faults so far.
+    /// Wraps `disk`, without faults so far.
     pub fn new(disk: D) -> Self {
         Self {
             disk: Arc::new(disk),
@@ -96,14 +96,14 @@ impl<D: Disk> FaultDisk<D> {
         }
     }
 
-    /// The disk inside.
+    /// Returns the disk inside.
     pub fn inner(&self) -> &D {
         &self.disk
     }
 
     /// Fails call number `nth` of this kind, counted from the beginning.
-    pub fn fail(&self, call: Call, nth: u64, lasts: Lasts, kind: ErrorKind) {
-        self.plan.lock().faults.push(Fault {
+    pub fn fail_nth(&self, call: DiskCall, nth: u64, lasts: FaultDuration, kind: ErrorKind) {
+        self.plan.lock().faults.push(DiskFault {
             call: Some(call),
             nth,
             lasts,
@@ -112,8 +112,8 @@ impl<D: Disk> FaultDisk<D> {
     }
 
     /// Fails the `nth` call of whatever kind.
-    pub fn fail_any(&self, nth: u64, lasts: Lasts, kind: ErrorKind) {
-        self.plan.lock().faults.push(Fault {
+    pub fn fail_any(&self, nth: u64, lasts: FaultDuration, kind: ErrorKind) {
+        self.plan.lock().faults.push(DiskFault {
             call: None,
             nth,
             lasts,
@@ -122,33 +122,33 @@ impl<D: Disk> FaultDisk<D> {
     }
 
     /// Takes all faults back; counts go on, decay and the budget stay.
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         self.plan.lock().faults.clear();
     }
 
     /// Lets failing writes reach the disk with their first half, rounded down to whole logical
     /// sectors.
-    pub fn tear(&self) {
+    pub fn tear_writes(&self) {
         self.plan.lock().does_tear = true;
     }
 
-    /// What to do when a sync fails; with a recording disk inside: `move || disk.sync_failed()`.
+    /// Sets a hook that is called when a sync fails; with a recording disk inside: `move ||
+    /// disk.sync_failed()`.
     pub fn on_failed_sync(&self, hook: impl Fn() + Send + 'static) {
         self.plan.lock().on_failed_sync = Some(Box::new(hook));
     }
 
-    /// From now on the host has room for this many sectors that were not allocated through here
-    /// yet.
-    pub fn budget(&self, sectors: u64) {
+    /// Limits the room of the host to this many sectors that were not allocated through here yet.
+    pub fn limit_allocation(&self, sectors: u64) {
         self.plan.lock().budget = Some(sectors);
     }
 
-    /// Reads of this sector fail, until it is written.
+    /// Lets reads of this sector fail, until it is written.
     pub fn make_unreadable(&self, at: Sector) {
         self.plan.lock().unreadable.insert(at.get());
     }
 
-    /// Every read of this sector has this bit flipped, whatever is written.
+    /// Flips this bit in every read of this sector, whatever is written.
     ///
     /// # Panics
     /// If `bit` is not inside the sector.
@@ -160,7 +160,7 @@ impl<D: Disk> FaultDisk<D> {
     /// Flips a bit at rest: reads it from the disk inside and writes it back.
     ///
     /// # Errors
-    /// Those of the disk inside.
+    /// The errors of the disk inside.
     ///
     /// # Panics
     /// If `bit` is not inside the sector.
@@ -174,25 +174,27 @@ impl<D: Disk> FaultDisk<D> {
         self.disk.write_at(start, &[IoSlice::new(&bytes)])
     }
 
-    /// Returns how many calls of this kind there were.
-    pub fn calls(&self, call: Call) -> u64 {
+    /// Returns the number of calls of this kind so far.
+    pub fn call_count(&self, call: DiskCall) -> u64 {
         self.plan.lock().calls[call as usize]
     }
 
-    /// Returns how many calls there were.
+    /// Returns the number of calls of all kinds so far.
     pub fn all_calls(&self) -> u64 {
         self.plan.lock().calls.iter().sum()
     }
 }
 
-impl Plan {
-    /// Counts the call and says whether it fails.
-    fn enter(&mut self, call: Call) -> io::Result<()> {
+impl FaultPlan {
+    /// Counts the call, and returns the error if it is to fail.
+    fn count_call(&mut self, call: DiskCall) -> io::Result<()> {
+        // The number of this call, of its kind and of all kinds, before it is counted.
         let (nth, any) = (self.calls[call as usize], self.calls.iter().sum());
         self.calls[call as usize] += 1;
-        let hits = |fault: &&Fault| {
+        let hits = |fault: &&DiskFault| {
             let now = if fault.call.is_none() { any } else { nth };
-            let is_time = now == fault.nth || (fault.lasts == Lasts::Forever && now > fault.nth);
+            let is_time =
+                now == fault.nth || (fault.lasts == FaultDuration::Forever && now > fault.nth);
             is_time && fault.call.is_none_or(|kind| kind == call)
         };
         self.faults
@@ -202,7 +204,7 @@ impl Plan {
     }
 }
 
-fn sectors(at: Sector, bytes: usize) -> std::ops::Range<u64> {
+fn sector_range(at: Sector, bytes: usize) -> std::ops::Range<u64> {
     at.get()..at.get() + bytes as u64 / SECTOR
 }
 
@@ -213,8 +215,9 @@ impl<D: Disk> Disk for FaultDisk<D> {
 
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        plan.enter(Call::Read)?;
-        let range = sectors(at, buf.len());
+        plan.count_call(DiskCall::Read)?;
+        let range = sector_range(at, buf.len());
+        // One bad sector fails the whole read, as on a real disk.
         if let Some(&bad) = plan.unreadable.range(range.clone()).next() {
             return Err(medium_error(bad));
         }
@@ -224,7 +227,8 @@ impl<D: Disk> Disk for FaultDisk<D> {
             .iter()
             .filter(|(sector, _)| range.contains(&sector.get()))
         {
-            buf[(sector.byte() - at.byte()) as usize + *bit as usize / 8] ^= 1 << (bit % 8);
+            buf[(sector.byte_offset() - at.byte_offset()) as usize + *bit as usize / 8] ^=
+                1 << (bit % 8);
         }
         Ok(())
     }
@@ -232,8 +236,9 @@ impl<D: Disk> Disk for FaultDisk<D> {
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
         let mut plan = self.plan.lock();
         let len = parts.iter().map(|part| part.len()).sum();
-        if let Err(e) = plan.enter(Call::Write) {
+        if let Err(e) = plan.count_call(DiskCall::Write) {
             let logical = self.disk.shape().logical as usize;
+            // A torn write keeps whole logical sectors, as a disk does.
             let half = len / 2 / logical * logical;
             if plan.does_tear && half > 0 {
                 let bytes: Vec<u8> = parts
@@ -246,15 +251,17 @@ impl<D: Disk> Disk for FaultDisk<D> {
             return Err(e);
         }
         self.disk.write_at(at, parts)?;
-        let range = sectors(at, len);
+        let range = sector_range(at, len);
+        // A write heals the sectors that it covers.
         plan.unreadable.retain(|sector| !range.contains(sector));
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        if let Err(e) = plan.enter(Call::Sync) {
+        if let Err(e) = plan.count_call(DiskCall::Sync) {
             if let Some(hook) = &plan.on_failed_sync {
+                // The hook runs under the lock: no other call can come between failure and hook.
                 hook();
             }
             return Err(e);
@@ -264,8 +271,9 @@ impl<D: Disk> Disk for FaultDisk<D> {
 
     fn allocate(&self, at: Sector, count: u64) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        plan.enter(Call::Allocate)?;
+        plan.count_call(DiskCall::Allocate)?;
         let range = at.get()..at.get() + count;
+        // Sectors that were allocated before take no more room.
         let new = count - plan.allocated.range(range.clone()).count() as u64;
         if plan.budget.is_some_and(|room| room < new) {
             return Err(ErrorKind::StorageFull.into());
@@ -278,7 +286,7 @@ impl<D: Disk> Disk for FaultDisk<D> {
 
     fn discard(&self, at: Sector, count: u64) -> io::Result<()> {
         let mut plan = self.plan.lock();
-        plan.enter(Call::Discard)?;
+        plan.count_call(DiskCall::Discard)?;
         self.disk.discard(at, count)?;
         let range = at.get()..at.get() + count;
         let given_back = plan.allocated.range(range.clone()).count() as u64;

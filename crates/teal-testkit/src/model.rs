@@ -3,8 +3,8 @@
 //! # Guarantees
 //! 1. Every operation gives the result and the error that Linux gives to root with umask 0, names
 //!    and attributes included.
-//! 2. An object without names lives on until it is [forgotten](Model::forget) as often as it was
-//!    [opened](Model::open).
+//! 2. An object without names lives on until it is [forgotten](ReferenceModel::forget) as often as
+//!    it was [opened](ReferenceModel::open).
 //! 3. Cloning is cheap: contents are shared until changed.
 //!
 //! # How
@@ -15,11 +15,11 @@ mod attributes;
 mod bytes;
 mod namespace;
 
-pub use attributes::{Stat, XattrMode};
-pub use namespace::RenameMode;
+pub use attributes::{ObjectStat, XattrFlag};
+pub use namespace::RenameKind;
 
-use crate::tree::{Node, Tree};
-use bytes::Bytes;
+use crate::tree::{TreeNode, TreeSnapshot};
+use bytes::SparseBytes;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -33,8 +33,8 @@ pub type Ino = u64;
 pub const ROOT: Ino = 1;
 
 #[derive(Debug, Clone)]
-enum Kind {
-    File(Bytes),
+enum InodeKind {
+    File(SparseBytes),
     Dir {
         entries: BTreeMap<Vec<u8>, Ino>,
         parent: Ino,
@@ -45,7 +45,7 @@ enum Kind {
 
 #[derive(Debug, Clone)]
 struct Inode {
-    kind: Kind,
+    kind: InodeKind,
     perm: u32,
     uid: u32,
     gid: u32,
@@ -58,26 +58,27 @@ struct Inode {
 
 /// The reference file system.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct ReferenceModel {
     inodes: BTreeMap<Ino, Inode>,
     next: Ino,
     /// Files held open by the operations on paths.
     pub(crate) slots: BTreeMap<u8, Ino>,
 }
 
-impl Default for Model {
+impl Default for ReferenceModel {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Model {
-    /// An empty tree whose root is root's, mode 755.
+impl ReferenceModel {
+    /// Makes an empty tree with a root directory of owner root and mode 755.
     pub fn new() -> Self {
-        let kind = Kind::Dir {
+        let kind = InodeKind::Dir {
             entries: BTreeMap::new(),
             parent: ROOT,
         };
+        // The root counts one name, so that it is never reclaimed.
         let root = Inode {
             kind,
             perm: 0o755,
@@ -95,7 +96,7 @@ impl Model {
         }
     }
 
-    /// One more user of the object, who keeps it when its names are gone.
+    /// Adds a user of the object, which lives on as long as it has one.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
@@ -104,7 +105,7 @@ impl Model {
         Ok(())
     }
 
-    /// One user less.
+    /// Takes a user of the object away.
     ///
     /// # Panics
     /// If it was not opened as often.
@@ -120,8 +121,8 @@ impl Model {
         self.reclaim(ino);
     }
 
-    /// Returns how many objects exist, those without names included.
-    pub fn objects(&self) -> usize {
+    /// Returns the number of objects, those without names included.
+    pub fn object_count(&self) -> usize {
         self.inodes.len()
     }
 
@@ -143,40 +144,41 @@ impl Model {
         self.inodes.get_mut(&ino).ok_or(Errno::STALE)
     }
 
-    /// The object at a path relative to the root. Symbolic links on the way are `ELOOP`; one at the
-    /// end is the object.
+    /// Returns the object at a path relative to the root. Symbolic links on the way are `ELOOP`;
+    /// one at the end is the object.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`.
-    pub fn find(&self, path: &Path) -> Result<Ino, Errno> {
+    pub fn find_path(&self, path: &Path) -> Result<Ino, Errno> {
         match parent_and_name(path) {
             None => Ok(ROOT),
             Some((parent, name)) => self.lookup(self.find_dir(parent)?, name.as_bytes()),
         }
     }
 
-    /// The directory at a path, for operations on names inside it.
+    /// Returns the directory at a path, for operations on names inside it.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// As [`find_path`](Self::find_path).
     pub fn find_dir(&self, path: &Path) -> Result<Ino, Errno> {
         path.iter().try_fold(ROOT, |dir, name| {
             let ino = self.lookup(dir, name.as_bytes())?;
             match self.inode(ino)?.kind {
-                Kind::Dir { .. } => Ok(ino),
-                Kind::Symlink(_) => Err(Errno::LOOP),
+                InodeKind::Dir { .. } => Ok(ino),
+                InodeKind::Symlink(_) => Err(Errno::LOOP),
                 _ => Err(Errno::NOTDIR),
             }
         })
     }
 
-    /// Every name in the tree with its object, the root first.
-    pub fn paths(&self) -> Vec<(PathBuf, Ino)> {
+    /// Returns every name in the tree with its object, the root first.
+    pub fn list_paths(&self) -> Vec<(PathBuf, Ino)> {
         let mut found = vec![(PathBuf::new(), ROOT)];
         let mut at = 0;
         while at < found.len() {
-            if let Kind::Dir { entries, .. } = &self.inodes[&found[at].1].kind {
+            if let InodeKind::Dir { entries, .. } = &self.inodes[&found[at].1].kind {
                 let dir = found[at].0.clone();
+                // Directories are appended and visited in turn (breadth first).
                 found.extend(
                     entries
                         .iter()
@@ -188,32 +190,33 @@ impl Model {
         found
     }
 
-    /// The whole tree as a value.
+    /// Returns the whole tree as a value.
     ///
     /// # Panics
     /// If the model is broken.
-    pub fn tree(&self) -> Tree {
-        let mut paths = self.paths();
+    pub fn to_tree(&self) -> TreeSnapshot {
+        let mut paths = self.list_paths();
         paths.sort();
         let mut first = BTreeMap::new();
-        let mut tree = Tree::default();
+        let mut tree = TreeSnapshot::default();
         for (path, ino) in paths {
+            // Paths are sorted, so that the first name is the same in every tree that is compared.
             let same_as = first.entry(ino).or_insert_with(|| path.clone()).clone();
             let inode = &self.inodes[&ino];
             let stat = self.stat(ino).expect("it has a name");
-            let node = Node {
+            let node = TreeNode {
                 kind: stat.kind,
                 perm: stat.perm,
                 uid: stat.uid,
                 gid: stat.gid,
                 nlink: stat.nlink,
                 same_as,
-                content: if let Kind::File(bytes) = &inode.kind {
-                    bytes.content()
+                content: if let InodeKind::File(bytes) = &inode.kind {
+                    bytes.to_content()
                 } else {
                     Default::default()
                 },
-                target: if let Kind::Symlink(target) = &inode.kind {
+                target: if let InodeKind::Symlink(target) = &inode.kind {
                     target.clone()
                 } else {
                     vec![]
@@ -225,9 +228,9 @@ impl Model {
             tree.nodes.insert(path, node);
         }
         for (&slot, &ino) in &self.slots {
-            if let Kind::File(bytes) = &self.inodes[&ino].kind {
+            if let InodeKind::File(bytes) = &self.inodes[&ino].kind {
                 tree.open
-                    .insert(slot, (self.inodes[&ino].names, bytes.content()));
+                    .insert(slot, (self.inodes[&ino].names, bytes.to_content()));
             }
         }
         tree

@@ -1,12 +1,12 @@
-//! Operations on a tree by path, and those who can carry them out.
+//! Operations on a tree by path, and the targets that carry them out.
 
 mod generate;
 
-pub use generate::{Weights, generate};
+pub use generate::{OpWeights, generate_op};
 
-use crate::model::{Model, RenameMode, XattrMode, parent_and_name};
+use crate::model::{ReferenceModel, RenameKind, XattrFlag, parent_and_name};
 use crate::rng::Rng;
-use crate::tree::Tree;
+use crate::tree::TreeSnapshot;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,16 +15,16 @@ use teal_types::{FileType, Timestamp};
 
 /// Bytes to write, by seed: short to print, the same everywhere, never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Data {
-    /// Which bytes.
+pub struct SeededBytes {
+    /// The seed of the bytes.
     pub seed: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: usize,
 }
 
-impl Data {
-    /// The bytes.
-    pub fn bytes(self) -> Vec<u8> {
+impl SeededBytes {
+    /// Returns the bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         Rng::new(self.seed).fill(&mut bytes);
         bytes.iter_mut().filter(|b| **b == 0).for_each(|b| *b = 1);
@@ -63,14 +63,14 @@ pub enum FsOp {
     Rename {
         from: PathBuf,
         to: PathBuf,
-        mode: RenameMode,
+        mode: RenameKind,
     },
     /// `pwrite`. Here and below: `EISDIR` for a directory, `ELOOP` for a symbolic link, `EINVAL`
     /// for a special file.
     Write {
         path: PathBuf,
         offset: u64,
-        data: Data,
+        data: SeededBytes,
     },
     /// `ftruncate`.
     Truncate { path: PathBuf, size: u64 },
@@ -104,7 +104,7 @@ pub enum FsOp {
         path: PathBuf,
         name: Vec<u8>,
         value: Vec<u8>,
-        mode: XattrMode,
+        mode: XattrFlag,
     },
     /// `lremovexattr`.
     RemoveXattr { path: PathBuf, name: Vec<u8> },
@@ -113,27 +113,31 @@ pub enum FsOp {
     /// Opens a file and keeps it open in `slot`; what was open there is closed.
     Open { slot: u8, path: PathBuf },
     /// `pwrite` to the file in `slot`; `EBADF` if there is none.
-    WriteOpen { slot: u8, offset: u64, data: Data },
+    WriteOpen {
+        slot: u8,
+        offset: u64,
+        data: SeededBytes,
+    },
     /// `ftruncate` of the file in `slot`; `EBADF` if there is none.
     TruncateOpen { slot: u8, size: u64 },
     /// Closes the file in `slot`; `EBADF` if there is none.
     Close { slot: u8 },
 }
 
-/// Someone who can carry out operations: the model, a mounted file system, a server without a
+/// A target that carries out operations: the model, a mounted file system, a server without a
 /// kernel.
-pub trait Target {
+pub trait OpTarget {
     /// Carries out one operation.
     ///
     /// # Errors
     /// The error number of the operation.
     fn apply(&mut self, op: &FsOp) -> Result<(), Errno>;
 
-    /// The tree now.
-    fn snapshot(&mut self) -> Tree;
+    /// Returns the tree as it is now.
+    fn snapshot(&mut self) -> TreeSnapshot;
 }
 
-impl Target for Model {
+impl OpTarget for ReferenceModel {
     fn apply(&mut self, op: &FsOp) -> Result<(), Errno> {
         match op {
             FsOp::Create { .. }
@@ -148,10 +152,10 @@ impl Target for Model {
             | FsOp::TruncateOpen { .. }
             | FsOp::Close { .. } => self.apply_open(op),
             FsOp::Write { path, offset, data } => {
-                self.write(self.find(path)?, *offset, &data.bytes())
+                self.write(self.find_path(path)?, *offset, &data.to_bytes())
             }
-            FsOp::Truncate { path, size } => self.truncate(self.find(path)?, *size),
-            FsOp::Punch { path, offset, len } => self.punch(self.find(path)?, *offset, *len),
+            FsOp::Truncate { path, size } => self.truncate(self.find_path(path)?, *size),
+            FsOp::Punch { path, offset, len } => self.punch(self.find_path(path)?, *offset, *len),
             FsOp::Copy {
                 from,
                 offset,
@@ -159,38 +163,38 @@ impl Target for Model {
                 to_offset,
                 len,
             } => {
-                let from = self.find(from)?;
+                let from = self.find_path(from)?;
                 match self.read(from, 0, 0) {
                     // A directory can be opened for reading.
                     Ok(_) | Err(Errno::ISDIR) => {}
                     Err(e) => return Err(e),
                 }
-                self.copy((from, *offset), (self.find(to)?, *to_offset), *len)
+                self.copy((from, *offset), (self.find_path(to)?, *to_offset), *len)
             }
-            FsOp::SetMode { path, perm } => self.set_mode(self.find(path)?, *perm),
-            FsOp::SetOwner { path, uid, gid } => self.set_owner(self.find(path)?, *uid, *gid),
-            FsOp::SetMtime { path, mtime } => self.set_mtime(self.find(path)?, *mtime),
+            FsOp::SetMode { path, perm } => self.set_mode(self.find_path(path)?, *perm),
+            FsOp::SetOwner { path, uid, gid } => self.set_owner(self.find_path(path)?, *uid, *gid),
+            FsOp::SetMtime { path, mtime } => self.set_mtime(self.find_path(path)?, *mtime),
             FsOp::SetXattr {
                 path,
                 name,
                 value,
                 mode,
-            } => self.setxattr(self.find(path)?, name, value, *mode),
-            FsOp::RemoveXattr { path, name } => self.removexattr(self.find(path)?, name),
-            FsOp::Fsync { path } => match self.read(self.find(path)?, 0, 0) {
+            } => self.setxattr(self.find_path(path)?, name, value, *mode),
+            FsOp::RemoveXattr { path, name } => self.removexattr(self.find_path(path)?, name),
+            FsOp::Fsync { path } => match self.read(self.find_path(path)?, 0, 0) {
                 Ok(_) | Err(Errno::ISDIR) => Ok(()),
                 Err(e) => Err(e),
             },
         }
     }
 
-    fn snapshot(&mut self) -> Tree {
-        self.tree()
+    fn snapshot(&mut self) -> TreeSnapshot {
+        self.to_tree()
     }
 }
 
-impl Model {
-    fn place<'p>(&self, path: &'p Path, at_root: Errno) -> Result<(u64, &'p [u8]), Errno> {
+impl ReferenceModel {
+    fn resolve_parent<'p>(&self, path: &'p Path, at_root: Errno) -> Result<(u64, &'p [u8]), Errno> {
         let (parent, name) = parent_and_name(path).ok_or(at_root)?;
         Ok((self.find_dir(parent)?, OsStr::as_bytes(name)))
     }
@@ -203,7 +207,7 @@ impl Model {
         else {
             unreachable!("called for new objects only")
         };
-        let (parent, name) = self.place(path, Errno::EXIST)?;
+        let (parent, name) = self.resolve_parent(path, Errno::EXIST)?;
         match op {
             FsOp::Create { perm, .. } => self.create(parent, name, *perm),
             FsOp::Mknod {
@@ -219,21 +223,21 @@ impl Model {
     fn apply_name(&mut self, op: &FsOp) -> Result<(), Errno> {
         match op {
             FsOp::Link { from, to } => {
-                let (from, name) = self.place(from, Errno::PERM)?;
-                let to = self.place(to, Errno::EXIST)?;
+                let (from, name) = self.resolve_parent(from, Errno::PERM)?;
+                let to = self.resolve_parent(to, Errno::EXIST)?;
                 self.link(self.lookup(from, name)?, to.0, to.1)
             }
             FsOp::Unlink { path } => {
-                let (parent, name) = self.place(path, Errno::ISDIR)?;
+                let (parent, name) = self.resolve_parent(path, Errno::ISDIR)?;
                 self.unlink(parent, name)
             }
             FsOp::Rmdir { path } => {
-                let (parent, name) = self.place(path, Errno::BUSY)?;
+                let (parent, name) = self.resolve_parent(path, Errno::BUSY)?;
                 self.rmdir(parent, name)
             }
             FsOp::Rename { from, to, mode } => {
-                let from = self.place(from, Errno::BUSY)?;
-                let to = self.place(to, Errno::BUSY)?;
+                let from = self.resolve_parent(from, Errno::BUSY)?;
+                let to = self.resolve_parent(to, Errno::BUSY)?;
                 self.rename(from, to, *mode)
             }
             _ => unreachable!("called for names only"),
@@ -244,7 +248,7 @@ impl Model {
         let open = |model: &Self, slot: &u8| model.slots.get(slot).copied().ok_or(Errno::BADF);
         match op {
             FsOp::Open { slot, path } => {
-                let ino = self.find(path)?;
+                let ino = self.find_path(path)?;
                 self.read(ino, 0, 0)?;
                 self.open(ino)?;
                 if let Some(before) = self.slots.insert(*slot, ino) {
@@ -253,7 +257,7 @@ impl Model {
                 Ok(())
             }
             FsOp::WriteOpen { slot, offset, data } => {
-                self.write(open(self, slot)?, *offset, &data.bytes())
+                self.write(open(self, slot)?, *offset, &data.to_bytes())
             }
             FsOp::TruncateOpen { slot, size } => self.truncate(open(self, slot)?, *size),
             FsOp::Close { slot } => {

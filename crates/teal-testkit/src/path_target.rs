@@ -1,12 +1,12 @@
-//! A directory of a real file system as a [`Target`], through the system calls of programs.
+//! A directory of a real file system as an [`OpTarget`], through the system calls of programs.
 //!
 //! # Guarantees
 //! 1. Symbolic links are never followed, and nothing outside the directory is touched.
 //! 2. Special files are never opened.
 
-use crate::model::{RenameMode, XattrMode, parent_and_name};
-use crate::ops::{FsOp, Target};
-use crate::tree::{Content, Node, Tree};
+use crate::model::{RenameKind, XattrFlag, parent_and_name};
+use crate::ops::{FsOp, OpTarget};
+use crate::tree::{FileContent, TreeNode, TreeSnapshot};
 use rustix::fs::{
     self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, XattrFlags,
 };
@@ -26,7 +26,7 @@ pub struct PathTarget {
 }
 
 impl PathTarget {
-    /// The directory `root`.
+    /// Opens the directory `root`.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -39,12 +39,13 @@ impl PathTarget {
         })
     }
 
-    fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn resolve_path(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path == Path::new("") {
             Path::new(".")
         } else {
             path
         };
+        // The kernel itself refuses to leave the directory.
         let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         fs::openat2(
             &self.root,
@@ -55,42 +56,48 @@ impl PathTarget {
         )
     }
 
-    /// The directory of a name; what the root gives instead of a name.
-    fn place<'p>(&self, path: &'p Path, at_root: Errno) -> Result<(OwnedFd, &'p OsStr), Errno> {
+    /// Opens the directory of a name; the root, which has no name, gives `at_root`.
+    fn resolve_parent<'p>(
+        &self,
+        path: &'p Path,
+        at_root: Errno,
+    ) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let (parent, name) = parent_and_name(path).ok_or(at_root)?;
         Ok((
-            self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?,
+            self.resolve_path(parent, OFlags::PATH | OFlags::DIRECTORY)?,
             name,
         ))
     }
 
-    /// The object itself, for what takes no descriptor of this kind through its entry in `/proc`.
-    fn object(&self, path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
-        let fd = self.resolve(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+    /// Opens the object itself. The path is its entry in `/proc`, for calls that take no descriptor
+    /// of this kind.
+    fn open_object(&self, path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
+        let fd = self.resolve_path(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let entry = proc_path(&fd);
         Ok((fd, entry))
     }
 
-    /// Its directory and name, the root being `.` in itself.
-    fn entry<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
+    /// Opens the object's directory, and returns its name; the root is `.` in itself.
+    fn parent_entry<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let Some((parent, name)) = parent_and_name(path) else {
             return Ok((
-                self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)?,
+                self.resolve_path(path, OFlags::PATH | OFlags::DIRECTORY)?,
                 OsStr::new("."),
             ));
         };
         Ok((
-            self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?,
+            self.resolve_path(parent, OFlags::PATH | OFlags::DIRECTORY)?,
             name,
         ))
     }
 
-    /// A file, or with `OFlags::DIRECTORY` missing also a directory when `access` only reads.
-    fn file(&self, path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
-        let (fd, _) = self.object(path)?;
+    /// Opens a file, or, when `access` only reads, a directory.
+    fn open_file(&self, path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
+        let (fd, _) = self.open_object(path)?;
+        // Opening a pipe or a device could block, or act on the machine.
         match fs::FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
             fs::FileType::RegularFile | fs::FileType::Directory | fs::FileType::Symlink => {
-                self.resolve(path, access | OFlags::NOFOLLOW)
+                self.resolve_path(path, access | OFlags::NOFOLLOW)
             }
             _ => Err(Errno::INVAL),
         }
@@ -100,7 +107,7 @@ impl PathTarget {
         let mode = |perm: u32| Mode::from_raw_mode(perm);
         match op {
             FsOp::Create { path, perm } => {
-                let (dir, name) = self.place(path, Errno::EXIST)?;
+                let (dir, name) = self.resolve_parent(path, Errno::EXIST)?;
                 fs::openat(
                     &dir,
                     name,
@@ -115,16 +122,16 @@ impl PathTarget {
                 perm,
                 rdev,
             } => {
-                let (dir, name) = self.place(path, Errno::EXIST)?;
+                let (dir, name) = self.resolve_parent(path, Errno::EXIST)?;
                 let kind = fs::FileType::from_raw_mode(u32::from(kind.code()) << 12);
                 fs::mknodat(&dir, name, kind, mode(*perm), fs::makedev(rdev.0, rdev.1))
             }
             FsOp::Mkdir { path, perm } => {
-                let (dir, name) = self.place(path, Errno::EXIST)?;
+                let (dir, name) = self.resolve_parent(path, Errno::EXIST)?;
                 fs::mkdirat(&dir, name, mode(*perm))
             }
             FsOp::Symlink { path, target } => {
-                let (dir, name) = self.place(path, Errno::EXIST)?;
+                let (dir, name) = self.resolve_parent(path, Errno::EXIST)?;
                 fs::symlinkat(OsStr::from_bytes(target), &dir, name)
             }
             _ => unreachable!("called for new objects only"),
@@ -134,25 +141,25 @@ impl PathTarget {
     fn apply_name(&self, op: &FsOp) -> Result<(), Errno> {
         match op {
             FsOp::Link { from, to } => {
-                let (from, old) = self.place(from, Errno::PERM)?;
-                let (to, new) = self.place(to, Errno::EXIST)?;
+                let (from, old) = self.resolve_parent(from, Errno::PERM)?;
+                let (to, new) = self.resolve_parent(to, Errno::EXIST)?;
                 fs::linkat(&from, old, &to, new, AtFlags::empty())
             }
             FsOp::Unlink { path } => {
-                let (dir, name) = self.place(path, Errno::ISDIR)?;
+                let (dir, name) = self.resolve_parent(path, Errno::ISDIR)?;
                 fs::unlinkat(&dir, name, AtFlags::empty())
             }
             FsOp::Rmdir { path } => {
-                let (dir, name) = self.place(path, Errno::BUSY)?;
+                let (dir, name) = self.resolve_parent(path, Errno::BUSY)?;
                 fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)
             }
             FsOp::Rename { from, to, mode } => {
-                let (from, old) = self.place(from, Errno::BUSY)?;
-                let (to, new) = self.place(to, Errno::BUSY)?;
+                let (from, old) = self.resolve_parent(from, Errno::BUSY)?;
+                let (to, new) = self.resolve_parent(to, Errno::BUSY)?;
                 let flags = match mode {
-                    RenameMode::Plain => RenameFlags::empty(),
-                    RenameMode::NoReplace => RenameFlags::NOREPLACE,
-                    RenameMode::Exchange => RenameFlags::EXCHANGE,
+                    RenameKind::Plain => RenameFlags::empty(),
+                    RenameKind::NoReplace => RenameFlags::NOREPLACE,
+                    RenameKind::Exchange => RenameFlags::EXCHANGE,
                 };
                 fs::renameat_with(&from, old, &to, new, flags)
             }
@@ -163,16 +170,16 @@ impl PathTarget {
     fn apply_attributes(&self, op: &FsOp) -> Result<(), Errno> {
         match op {
             FsOp::SetMode { path, perm } => {
-                let (_fd, entry) = self.object(path)?;
+                let (_fd, entry) = self.open_object(path)?;
                 fs::chmod(&entry, Mode::from_raw_mode(*perm))
             }
             FsOp::SetOwner { path, uid, gid } => {
-                let (dir, name) = self.entry(path)?;
+                let (dir, name) = self.parent_entry(path)?;
                 let (uid, gid) = (uid.map(fs::Uid::from_raw), gid.map(fs::Gid::from_raw));
                 fs::chownat(&dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
             }
             FsOp::SetMtime { path, mtime } => {
-                let (dir, name) = self.entry(path)?;
+                let (dir, name) = self.parent_entry(path)?;
                 let time = Timespec {
                     tv_sec: mtime.secs,
                     tv_nsec: i64::from(mtime.nanos),
@@ -189,11 +196,11 @@ impl PathTarget {
                 value,
                 mode,
             } => {
-                let (dir, entry) = self.entry(path)?;
+                let (dir, entry) = self.parent_entry(path)?;
                 let flags = match mode {
-                    XattrMode::Any => XattrFlags::empty(),
-                    XattrMode::Create => XattrFlags::CREATE,
-                    XattrMode::Replace => XattrFlags::REPLACE,
+                    XattrFlag::Any => XattrFlags::empty(),
+                    XattrFlag::Create => XattrFlags::CREATE,
+                    XattrFlag::Replace => XattrFlags::REPLACE,
                 };
                 fs::lsetxattr(
                     proc_path(&dir).join(entry),
@@ -203,20 +210,20 @@ impl PathTarget {
                 )
             }
             FsOp::RemoveXattr { path, name } => {
-                let (dir, entry) = self.entry(path)?;
+                let (dir, entry) = self.parent_entry(path)?;
                 fs::lremovexattr(proc_path(&dir).join(entry), OsStr::from_bytes(name))
             }
             _ => unreachable!("called for attributes only"),
         }
     }
 
-    /// The object and its number; which of its names comes first is not known yet.
-    fn node(&self, path: &Path) -> Result<(u64, Node), Errno> {
-        let (dir, name) = self.entry(path)?;
+    /// Reads the object and its number. The first of its names is not known yet.
+    fn read_node(&self, path: &Path) -> Result<(u64, TreeNode), Errno> {
+        let (dir, name) = self.parent_entry(path)?;
         let stat = fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = FileType::from_code((stat.st_mode >> 12) as u8).ok_or(Errno::PROTO)?;
         let is_device = matches!(kind, FileType::Char | FileType::Block);
-        let node = Node {
+        let node = TreeNode {
             kind,
             perm: stat.st_mode & 0o7777,
             uid: stat.st_uid,
@@ -224,9 +231,9 @@ impl PathTarget {
             nlink: u32::try_from(stat.st_nlink).map_err(|_| Errno::OVERFLOW)?,
             same_as: PathBuf::new(),
             content: if kind == FileType::File {
-                content(&self.file(path, OFlags::RDONLY)?)?
+                read_content(&self.open_file(path, OFlags::RDONLY)?)?
             } else {
-                Content::default()
+                FileContent::default()
             },
             target: if kind == FileType::Symlink {
                 fs::readlinkat(&dir, name, vec![])?.into_bytes()
@@ -238,7 +245,7 @@ impl PathTarget {
             } else {
                 (0, 0)
             },
-            xattrs: xattrs(&proc_path(&dir).join(name))?,
+            xattrs: read_xattrs(&proc_path(&dir).join(name))?,
             mtime: Some(Timestamp::new(
                 stat.st_mtime,
                 u32::try_from(stat.st_mtime_nsec).map_err(|_| Errno::OVERFLOW)?,
@@ -247,8 +254,8 @@ impl PathTarget {
         Ok((stat.st_ino, node))
     }
 
-    fn names(&self, dir: &Path) -> Result<Vec<OsString>, Errno> {
-        let fd = self.resolve(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    fn list_names(&self, dir: &Path) -> Result<Vec<OsString>, Errno> {
+        let fd = self.resolve_path(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut names = Vec::new();
         for entry in fs::Dir::new(fd)? {
             let name = entry?.file_name().to_bytes().to_vec();
@@ -260,18 +267,18 @@ impl PathTarget {
         Ok(names)
     }
 
-    /// The tree, or why it cannot be read.
+    /// Reads the tree.
     ///
     /// # Errors
     /// The first error on the way, with its path.
-    pub fn tree(&self) -> Result<Tree, (PathBuf, Errno)> {
-        let mut tree = Tree::default();
+    pub fn read_tree(&self) -> Result<TreeSnapshot, (PathBuf, Errno)> {
+        let mut tree = TreeSnapshot::default();
         let mut numbers = BTreeMap::new();
         let mut todo = vec![PathBuf::new()];
         while let Some(path) = todo.pop() {
-            let (number, node) = self.node(&path).map_err(|e| (path.clone(), e))?;
+            let (number, node) = self.read_node(&path).map_err(|e| (path.clone(), e))?;
             if node.kind.is_dir() {
-                let names = self.names(&path).map_err(|e| (path.clone(), e))?;
+                let names = self.list_names(&path).map_err(|e| (path.clone(), e))?;
                 todo.extend(names.into_iter().map(|name| path.join(name)));
             }
             numbers.insert(path.clone(), number);
@@ -283,7 +290,7 @@ impl PathTarget {
                 .clone_from(first.entry(numbers[path]).or_insert_with(|| path.clone()));
         }
         for (&slot, fd) in &self.slots {
-            let open = fs::fstat(fd).and_then(|stat| Ok((stat.st_nlink as u32, content(fd)?)));
+            let open = fs::fstat(fd).and_then(|stat| Ok((stat.st_nlink as u32, read_content(fd)?)));
             tree.open.insert(
                 slot,
                 open.map_err(|e| (PathBuf::from(format!("(open in slot {slot})")), e))?,
@@ -293,7 +300,7 @@ impl PathTarget {
     }
 }
 
-impl Target for PathTarget {
+impl OpTarget for PathTarget {
     fn apply(&mut self, op: &FsOp) -> Result<(), Errno> {
         match op {
             FsOp::Create { .. }
@@ -308,15 +315,17 @@ impl Target for PathTarget {
             | FsOp::SetMtime { .. }
             | FsOp::SetXattr { .. }
             | FsOp::RemoveXattr { .. } => self.apply_attributes(op),
-            FsOp::Write { path, offset, data } => {
-                write_all(&self.file(path, OFlags::WRONLY)?, *offset, &data.bytes())
-            }
+            FsOp::Write { path, offset, data } => write_all(
+                &self.open_file(path, OFlags::WRONLY)?,
+                *offset,
+                &data.to_bytes(),
+            ),
             FsOp::Truncate { path, size } => {
-                fs::ftruncate(&self.file(path, OFlags::WRONLY)?, *size)
+                fs::ftruncate(&self.open_file(path, OFlags::WRONLY)?, *size)
             }
             FsOp::Punch { path, offset, len } => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                fs::fallocate(&self.file(path, OFlags::WRONLY)?, flags, *offset, *len)
+                fs::fallocate(&self.open_file(path, OFlags::WRONLY)?, flags, *offset, *len)
             }
             FsOp::Copy {
                 from,
@@ -325,23 +334,23 @@ impl Target for PathTarget {
                 to_offset,
                 len,
             } => {
-                let from = self.file(from, OFlags::RDONLY)?;
+                let from = self.open_file(from, OFlags::RDONLY)?;
                 copy_all(
                     (&from, *offset),
-                    (&self.file(to, OFlags::WRONLY)?, *to_offset),
+                    (&self.open_file(to, OFlags::WRONLY)?, *to_offset),
                     *len,
                 )
             }
-            FsOp::Fsync { path } => fs::fsync(&self.file(path, OFlags::RDONLY)?),
+            FsOp::Fsync { path } => fs::fsync(&self.open_file(path, OFlags::RDONLY)?),
             FsOp::Open { slot, path } => {
-                let fd = self.file(path, OFlags::RDWR)?;
+                let fd = self.open_file(path, OFlags::RDWR)?;
                 self.slots.insert(*slot, fd);
                 Ok(())
             }
             FsOp::WriteOpen { slot, offset, data } => write_all(
                 self.slots.get(slot).ok_or(Errno::BADF)?,
                 *offset,
-                &data.bytes(),
+                &data.to_bytes(),
             ),
             FsOp::TruncateOpen { slot, size } => {
                 fs::ftruncate(self.slots.get(slot).ok_or(Errno::BADF)?, *size)
@@ -350,8 +359,8 @@ impl Target for PathTarget {
         }
     }
 
-    fn snapshot(&mut self) -> Tree {
-        self.tree()
+    fn snapshot(&mut self) -> TreeSnapshot {
+        self.read_tree()
             .unwrap_or_else(|(path, e)| panic!("{}: {e}", path.display()))
     }
 }
@@ -393,14 +402,15 @@ fn copy_all(from: (&OwnedFd, u64), to: (&OwnedFd, u64), mut len: u64) -> Result<
     Ok(())
 }
 
-/// Reads what is no hole.
-fn content(fd: &OwnedFd) -> Result<Content, Errno> {
-    let mut content = Content {
+/// Reads the data of a file, without its holes.
+fn read_content(fd: &OwnedFd) -> Result<FileContent, Errno> {
+    let mut content = FileContent {
         size: fs::fstat(fd)?.st_size.unsigned_abs(),
-        ..Content::default()
+        ..FileContent::default()
     };
     let mut at = 0;
     while at < content.size {
+        // Holes are skipped, so that sparse files of any size can be read.
         at = match fs::seek(fd, fs::SeekFrom::Data(at)) {
             Ok(data) => data / BLOCK * BLOCK,
             Err(Errno::NXIO) => break,
@@ -414,14 +424,16 @@ fn content(fd: &OwnedFd) -> Result<Content, Errno> {
                 n => filled += n,
             }
         }
-        content.add(at / BLOCK, &block[..filled]);
+        // The last block may be short; the digest counts it as filled up with zeros.
+        content.add_block(at / BLOCK, &block[..filled]);
         at += BLOCK;
     }
     Ok(content)
 }
 
-fn xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
+fn read_xattrs(path: &Path) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Errno> {
     let mut list = vec![0; 65536];
+    // Some file systems have no extended attributes at all.
     let len = match fs::llistxattr(path, &mut list) {
         Err(Errno::OPNOTSUPP) => 0,
         other => other?,

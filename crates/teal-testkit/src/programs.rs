@@ -1,4 +1,4 @@
-//! Real programs that tests run: finding them, running them to their end, and what they said.
+//! Real programs that tests run: finding them, running them to their end, and reading their output.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 
 /// Exit status and output of a program.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct ProgramOutput {
     /// The exit status; 128 and the number of the signal that ended it.
     pub code: i32,
-    /// Its output.
+    /// Its standard output.
     pub stdout: String,
-    /// Its complaints.
+    /// Its messages on standard error.
     pub stderr: String,
 }
 
-impl Said {
+impl ProgramOutput {
     /// Returns the output of a program that must have done its work.
     ///
     /// # Panics
     /// If its exit status is not 0.
     #[track_caller]
-    pub fn good(self) -> String {
+    pub fn expect_success(self) -> String {
         assert_eq!(self.code, 0, "{self}");
         self.stdout
     }
@@ -32,13 +32,13 @@ impl Said {
     /// # Panics
     /// If its exit status is not 1, or it said more or less than a line.
     #[track_caller]
-    pub fn refused(self) -> String {
+    pub fn expect_refusal(self) -> String {
         assert_eq!((self.code, self.stderr.lines().count()), (1, 1), "{self}");
         self.stderr.trim_end().to_owned()
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for ProgramOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -53,17 +53,18 @@ impl fmt::Display for Said {
 /// # Panics
 /// If it cannot be started.
 #[track_caller]
-pub fn run(command: &mut Command) -> Said {
+pub fn run_program(command: &mut Command) -> ProgramOutput {
     let output = command
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    // A shell reports signals in the same way.
     let code = output
         .status
         .code()
         .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
-    Said {
+    ProgramOutput {
         code,
         stdout: text(output.stdout),
         stderr: text(output.stderr),
@@ -71,7 +72,7 @@ pub fn run(command: &mut Command) -> Said {
 }
 
 /// Returns the program `name` in `PATH`, in one of `also`, or where only root has it in `PATH`.
-pub fn program(name: &str, also: &[&str]) -> Option<PathBuf> {
+pub fn find_program(name: &str, also: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     let places = std::env::split_paths(&path)

@@ -2,27 +2,27 @@
 //! point.
 //!
 //! # Guarantees
-//! 1. The [`Trace`] holds every write, sync, allocation and discard in the order in which they
+//! 1. The [`DiskTrace`] holds every write, sync, allocation and discard in the order in which they
 //!    returned.
 //! 2. Breaking the contract is a panic: a write to a sparse disk's sectors that were not allocated;
 //!    or an error where a real device gives one: a write that is no whole number of logical
 //!    sectors, an access beyond the end.
 //! 3. Discarded sectors read as junk.
 
-use crate::content::{Content, Unit};
-use crate::trace::{Event, Trace};
+use crate::content::{LayeredContent, Unit};
+use crate::trace::{DiskEvent, DiskTrace};
 use parking_lot::Mutex;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape};
 use teal_types::{SECTOR, Sector};
 
-/// What discarded sectors hold.
+/// The byte that discarded sectors hold.
 pub(crate) const JUNK: u8 = 0xd1;
 
-/// What a disk was asked for, failures included.
+/// The numbers of calls to a disk, failures included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct DiskCounters {
     /// Read requests.
     pub reads: u64,
     /// Bytes read.
@@ -40,22 +40,22 @@ pub struct Counters {
 }
 
 #[derive(Debug)]
-struct State {
-    content: Content,
-    start: Content,
-    events: Vec<Event>,
-    counters: Counters,
+struct RecordingState {
+    content: LayeredContent,
+    start: LayeredContent,
+    events: Vec<DiskEvent>,
+    counters: DiskCounters,
 }
 
 /// A recording [`Disk`] in memory. Clones are handles of the same disk.
 #[derive(Debug, Clone)]
 pub struct RecordingDisk {
     shape: DiskShape,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RecordingState>>,
 }
 
 impl RecordingDisk {
-    /// A zeroed disk.
+    /// Makes a disk of zeros.
     ///
     /// # Panics
     /// If the physical sector is no power of two, or smaller than the logical one.
@@ -66,21 +66,22 @@ impl RecordingDisk {
         )
     }
 
-    /// A disk that holds `bytes`, durably.
+    /// Makes a disk that holds `bytes`, durably.
     ///
     /// # Panics
     /// If the length is not that of `shape`.
     pub fn from_bytes(shape: DiskShape, bytes: Vec<u8>) -> Self {
-        Self::from_content(shape, Content::new(&shape, bytes))
+        Self::from_content(shape, LayeredContent::new(&shape, bytes))
     }
 
-    pub(crate) fn from_content(shape: DiskShape, content: Content) -> Self {
+    pub(crate) fn from_content(shape: DiskShape, content: LayeredContent) -> Self {
+        // A clone shares the layers: it costs next to nothing.
         let start = content.clone();
-        let state = State {
+        let state = RecordingState {
             content,
             start,
             events: Vec::new(),
-            counters: Counters::default(),
+            counters: DiskCounters::default(),
         };
         Self {
             shape,
@@ -90,7 +91,7 @@ impl RecordingDisk {
 
     /// Lets writes to sectors that were not allocated pass, on crash images of this disk too.
     #[must_use]
-    pub fn lenient(self) -> Self {
+    pub fn allow_unallocated(self) -> Self {
         {
             let mut state = self.state.lock();
             state.content.stop_tracking_allocation();
@@ -99,42 +100,42 @@ impl RecordingDisk {
         self
     }
 
-    /// Notes something in the trace: what the test has submitted or was promised.
-    pub fn mark(&self, note: u64) {
-        self.state.lock().events.push(Event::Mark(note));
+    /// Adds a mark to the trace: a note of the test on what it has submitted or was promised.
+    pub fn add_mark(&self, note: u64) {
+        self.state.lock().events.push(DiskEvent::Mark(note));
     }
 
-    /// Notes that a sync failed on its way here: what is pending now may be lost for ever, whatever
-    /// later syncs say.
+    /// Records that a sync failed on its way here: sectors that are pending now may be lost for
+    /// ever, whatever later syncs return.
     pub fn sync_failed(&self) {
-        self.state.lock().events.push(Event::SyncFailed);
+        self.state.lock().events.push(DiskEvent::SyncFailed);
     }
 
-    /// Returns what happened so far.
-    pub fn trace(&self) -> Trace {
+    /// Returns the trace of everything that happened so far.
+    pub fn trace(&self) -> DiskTrace {
         let state = self.state.lock();
-        Trace {
+        DiskTrace {
             shape: self.shape,
             start: state.start.clone(),
             events: state.events.clone(),
         }
     }
 
-    /// Begins a new trace: what the disk holds now is durable, and what happened is forgotten.
-    pub fn restart(&self) {
+    /// Begins a new trace: the present content is durable, and earlier events are forgotten.
+    pub fn restart_trace(&self) {
         let mut state = self.state.lock();
-        state.content.settle_all();
+        state.content.share_all();
         state.start = state.content.clone();
         state.events.clear();
-        state.counters = Counters::default();
+        state.counters = DiskCounters::default();
     }
 
-    /// Returns what was asked for so far.
-    pub fn counters(&self) -> Counters {
+    /// Returns the numbers of calls so far.
+    pub fn counters(&self) -> DiskCounters {
         self.state.lock().counters
     }
 
-    /// The whole content as reads see it, unreadable sectors with the bytes they had.
+    /// Returns the whole content as reads see it, unreadable sectors with the bytes they had.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut bytes = self.state.lock().content.to_bytes();
         bytes.truncate((self.shape.sectors * SECTOR) as usize);
@@ -151,10 +152,10 @@ impl RecordingDisk {
         let content = &mut self.state.lock().content;
         let mut sector = [0; SECTOR as usize];
         content
-            .read(at.byte(), &mut sector)
+            .read(at.byte_offset(), &mut sector)
             .expect("an unreadable sector has no bits");
         sector[bit as usize / 8] ^= 1 << (bit % 8);
-        content.write(at.byte(), &sector).expect("readable");
+        content.write(at.byte_offset(), &sector).expect("readable");
     }
 
     /// Makes the physical sector that holds `at` unreadable until it is written as a whole.
@@ -163,18 +164,22 @@ impl RecordingDisk {
             .lock()
             .content
             .unreadable
-            .insert(at.byte() / u64::from(self.shape.physical));
+            .insert(at.byte_offset() / u64::from(self.shape.physical));
     }
 
-    fn check(&self, at: Sector, bytes: u64, multiple: u64) -> io::Result<()> {
-        if !bytes.is_multiple_of(multiple) || !at.byte().is_multiple_of(multiple) {
+    fn check_range(&self, at: Sector, bytes: u64, multiple: u64) -> io::Result<()> {
+        if !bytes.is_multiple_of(multiple) || !at.byte_offset().is_multiple_of(multiple) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not whole sectors",
             ));
         }
         let end = self.shape.sectors * SECTOR;
-        if at.byte().checked_add(bytes).is_none_or(|to| to > end) {
+        if at
+            .byte_offset()
+            .checked_add(bytes)
+            .is_none_or(|to| to > end)
+        {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "beyond the end of the disk",
@@ -184,7 +189,7 @@ impl RecordingDisk {
     }
 }
 
-/// Returns what a medium error looks like (`EIO`).
+/// Returns a medium error (`EIO`).
 pub(crate) fn medium_error(_: Unit) -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
 }
@@ -198,8 +203,12 @@ impl Disk for RecordingDisk {
         let mut state = self.state.lock();
         state.counters.reads += 1;
         state.counters.bytes_read += buf.len() as u64;
-        self.check(at, buf.len() as u64, SECTOR)?;
-        state.content.read(at.byte(), buf).map_err(medium_error)
+        self.check_range(at, buf.len() as u64, SECTOR)?;
+        // The call is counted even if it fails.
+        state
+            .content
+            .read(at.byte_offset(), buf)
+            .map_err(medium_error)
     }
 
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
@@ -211,7 +220,9 @@ impl Disk for RecordingDisk {
         let mut state = self.state.lock();
         state.counters.writes += 1;
         state.counters.bytes_written += data.len() as u64;
-        self.check(at, data.len() as u64, u64::from(self.shape.logical))?;
+        self.check_range(at, data.len() as u64, u64::from(self.shape.logical))?;
+        // A write to space that was not allocated breaks the contract of sparse disks: it may fail
+        // for want of space.
         let sectors = data.len() as u64 / SECTOR;
         assert!(
             state.content.is_allocated(at.get(), sectors),
@@ -220,38 +231,39 @@ impl Disk for RecordingDisk {
         );
         state
             .content
-            .write(at.byte(), &data)
+            .write(at.byte_offset(), &data)
             .map_err(medium_error)?;
-        state.events.push(Event::Write { at, data });
+        // Only a write that succeeded is in the trace.
+        state.events.push(DiskEvent::Write { at, data });
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.counters.syncs += 1;
-        state.events.push(Event::Sync);
+        state.events.push(DiskEvent::Sync);
         Ok(())
     }
 
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()> {
-        self.check(at, sectors * SECTOR, SECTOR)?;
+        self.check_range(at, sectors * SECTOR, SECTOR)?;
         let mut state = self.state.lock();
         state.counters.allocates += 1;
         state.content.set_allocated(at.get(), sectors, true);
-        state.events.push(Event::Allocate { at, sectors });
+        state.events.push(DiskEvent::Allocate { at, sectors });
         Ok(())
     }
 
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
-        self.check(at, sectors * SECTOR, SECTOR)?;
+        self.check_range(at, sectors * SECTOR, SECTOR)?;
         let mut state = self.state.lock();
         state.counters.discards += 1;
         // An unreadable neighbour in the same unit keeps its junk: harmless, discards are hints.
         let _ = state
             .content
-            .write(at.byte(), &vec![JUNK; (sectors * SECTOR) as usize]);
+            .write(at.byte_offset(), &vec![JUNK; (sectors * SECTOR) as usize]);
         state.content.set_allocated(at.get(), sectors, false);
-        state.events.push(Event::Discard { at, sectors });
+        state.events.push(DiskEvent::Discard { at, sectors });
         Ok(())
     }
 }

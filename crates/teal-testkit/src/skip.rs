@@ -1,14 +1,14 @@
-//! Tests that cannot run here say so, and are not counted as passed.
+//! Records tests that cannot run here, so that they are not counted as passed.
 
 use rustix::fs::{Mode, OFlags};
 
-/// Says that the calling test cannot run here; the test returns afterwards. `cargo xtask test`
+/// Records that the calling test cannot run here; the test returns afterwards. `cargo xtask test`
 /// counts it as skipped.
 ///
 /// # Panics
-/// If the file that `TEAL_SKIPS` names cannot be written: a skip nobody sees would pass for a
+/// If the file that `TEAL_SKIPS` names cannot be written: an unrecorded skip would pass for a
 /// success.
-pub fn skip(test: &str, reason: &str) {
+pub fn skip_test(test: &str, reason: &str) {
     eprintln!("skipped: {test}: {reason}");
     let Some(path) = std::env::var_os("TEAL_SKIPS") else {
         return;

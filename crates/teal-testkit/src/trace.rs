@@ -1,18 +1,18 @@
-//! What happened on a disk, in order, with the test's own notes in between.
+//! The trace of a disk: everything that happened, in order, with the test's own notes in between.
 
-use crate::content::Content;
+use crate::content::LayeredContent;
 use std::sync::Arc;
 use teal_env::DiskShape;
 use teal_types::Sector;
 
-/// One thing that happened.
+/// One event of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum DiskEvent {
     /// A write returned.
     Write {
-        /// Where.
+        /// The first sector.
         at: Sector,
-        /// What.
+        /// The bytes written.
         data: Arc<[u8]>,
     },
     /// A sync returned `Ok`.
@@ -21,54 +21,54 @@ pub enum Event {
     SyncFailed,
     /// Host space was allocated.
     Allocate {
-        /// Where.
+        /// The first sector.
         at: Sector,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
     /// Content was given up.
     Discard {
-        /// Where.
+        /// The first sector.
         at: Sector,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
     /// A note of the test.
     Mark(u64),
 }
 
-/// All that happened to a disk since it was made, and what it held then. Cheap to clone.
+/// All events of a disk since it was made, and its content then. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Trace {
+pub struct DiskTrace {
     pub(crate) shape: DiskShape,
-    pub(crate) start: Content,
-    pub(crate) events: Vec<Event>,
+    pub(crate) start: LayeredContent,
+    pub(crate) events: Vec<DiskEvent>,
 }
 
-impl Trace {
-    /// The disk.
+impl DiskTrace {
+    /// Returns the shape of the disk.
     pub fn shape(&self) -> DiskShape {
         self.shape
     }
 
-    /// Returns what happened, oldest first.
-    pub fn events(&self) -> &[Event] {
+    /// Returns the events, oldest first.
+    pub fn events(&self) -> &[DiskEvent] {
         &self.events
     }
 
-    /// The notes made before `point`, oldest first. A point is a number of events that have
+    /// Returns the notes made before `point`, oldest first. A point is a number of events that have
     /// happened.
-    pub fn marks(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
+    pub fn marks_before(&self, point: usize) -> impl Iterator<Item = u64> + '_ {
         self.events[..point].iter().filter_map(|event| match event {
-            Event::Mark(note) => Some(*note),
+            DiskEvent::Mark(note) => Some(*note),
             _ => None,
         })
     }
 
-    /// The points at which a crash shows something new: all but those that a note follows, since
-    /// the disk is the same after the note and more has been promised.
-    pub fn points(&self) -> impl Iterator<Item = usize> + '_ {
+    /// Returns the points at which a crash shows something new: all but those that a note follows,
+    /// since the disk is the same after the note and more has been promised.
+    pub fn crash_points(&self) -> impl Iterator<Item = usize> + '_ {
         (0..=self.events.len())
-            .filter(|&point| !matches!(self.events.get(point), Some(Event::Mark(_))))
+            .filter(|&point| !matches!(self.events.get(point), Some(DiskEvent::Mark(_))))
     }
 }

@@ -1,4 +1,4 @@
-//! What a directory tree looks like from outside, as a value that can be compared.
+//! A directory tree as it looks from outside, as a value that can be compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use teal_types::{BLOCK, FileType, Timestamp};
 
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Content {
+pub struct FileContent {
     /// Length in bytes.
     pub size: u64,
     /// Digests of the 4 KiB blocks that are not all zero; the last block counts as filled up with
@@ -15,17 +15,18 @@ pub struct Content {
     pub blocks: BTreeMap<u64, u64>,
 }
 
-impl Content {
-    /// Takes in block number `block`.
-    pub fn add(&mut self, block: u64, bytes: &[u8]) {
+impl FileContent {
+    /// Adds block number `block`.
+    pub fn add_block(&mut self, block: u64, bytes: &[u8]) {
         if bytes.iter().any(|&b| b != 0) {
-            self.blocks.insert(block, digest(bytes));
+            self.blocks.insert(block, block_digest(bytes));
         }
     }
 }
 
-/// A digest of a block, zeros at its end not counted.
-fn digest(bytes: &[u8]) -> u64 {
+/// Returns a digest of a block, zeros at its end not counted.
+fn block_digest(bytes: &[u8]) -> u64 {
+    // Zeros at the end are left out: a short last block and a filled one are alike.
     let len = bytes
         .iter()
         .rposition(|&b| b != 0)
@@ -44,7 +45,7 @@ fn digest(bytes: &[u8]) -> u64 {
 
 /// An object under one of its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct TreeNode {
     /// Its type.
     pub kind: FileType,
     /// Low 12 bits of the mode.
@@ -57,9 +58,9 @@ pub struct Node {
     pub nlink: u32,
     /// The first of the object's names in the tree.
     pub same_as: PathBuf,
-    /// Of a file; otherwise empty.
-    pub content: Content,
-    /// Of a symbolic link; otherwise empty.
+    /// The content of a file; otherwise empty.
+    pub content: FileContent,
+    /// The target of a symbolic link; otherwise empty.
     pub target: Vec<u8>,
     /// (major, minor) of a device; otherwise zero.
     pub rdev: (u32, u32),
@@ -71,14 +72,14 @@ pub struct Node {
 
 /// A tree: the root has the empty path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tree {
+pub struct TreeSnapshot {
     /// Every object by each of its names.
-    pub nodes: BTreeMap<PathBuf, Node>,
+    pub nodes: BTreeMap<PathBuf, TreeNode>,
     /// Files held open, by slot: number of names and content.
-    pub open: BTreeMap<u8, (u32, Content)>,
+    pub open: BTreeMap<u8, (u32, FileContent)>,
 }
 
-impl Tree {
+impl TreeSnapshot {
     /// Returns what differs, a line each, `self` first; empty if the trees agree. An unknown time
     /// agrees with any.
     pub fn diff(&self, other: &Self) -> Vec<String> {
@@ -92,7 +93,7 @@ impl Tree {
         };
         for path in keys(self, other) {
             match (self.nodes.get(&path), other.nodes.get(&path)) {
-                (Some(ours), Some(theirs)) => ours.diff(theirs, &path, &mut out),
+                (Some(ours), Some(theirs)) => ours.diff_node(theirs, &path, &mut out),
                 (Some(ours), None) => {
                     out.push(format!("{}: {:?} | missing", path.display(), ours.kind))
                 }
@@ -103,6 +104,7 @@ impl Tree {
                 )),
             }
         }
+        // Open files are compared as well: they may have lost their names.
         let slots: std::collections::BTreeSet<_> =
             self.open.keys().chain(other.open.keys()).collect();
         for slot in slots {
@@ -115,20 +117,20 @@ impl Tree {
                 .get(slot)
                 .map(|(nlink, content)| (nlink, content.size));
             let path = PathBuf::from(format!("(open in slot {slot})"));
-            field(&path, "nlink and size", &ours, &theirs, &mut out);
+            diff_field(&path, "nlink and size", &ours, &theirs, &mut out);
             if let (Some((_, ours)), Some((_, theirs))) =
                 (self.open.get(slot), other.open.get(slot))
             {
-                ours.diff(theirs, &path, &mut out);
+                ours.diff_content(theirs, &path, &mut out);
             }
         }
         out
     }
 }
 
-impl Content {
-    fn diff(&self, other: &Self, path: &Path, out: &mut Vec<String>) {
-        field(path, "size", &self.size, &other.size, out);
+impl FileContent {
+    fn diff_content(&self, other: &Self, path: &Path, out: &mut Vec<String>) {
+        diff_field(path, "size", &self.size, &other.size, out);
         let blocks: std::collections::BTreeSet<_> =
             self.blocks.keys().chain(other.blocks.keys()).collect();
         let differing: Vec<_> = blocks
@@ -150,42 +152,42 @@ impl Content {
     }
 }
 
-impl Node {
-    fn diff(&self, other: &Self, path: &Path, out: &mut Vec<String>) {
-        field(path, "type", &self.kind, &other.kind, out);
-        field(
+impl TreeNode {
+    fn diff_node(&self, other: &Self, path: &Path, out: &mut Vec<String>) {
+        diff_field(path, "type", &self.kind, &other.kind, out);
+        diff_field(
             path,
             "mode",
             &format_args!("{:o}", self.perm),
             &format_args!("{:o}", other.perm),
             out,
         );
-        field(
+        diff_field(
             path,
             "owner",
             &(self.uid, self.gid),
             &(other.uid, other.gid),
             out,
         );
-        field(path, "nlink", &self.nlink, &other.nlink, out);
-        field(path, "same as", &self.same_as, &other.same_as, out);
-        field(
+        diff_field(path, "nlink", &self.nlink, &other.nlink, out);
+        diff_field(path, "same as", &self.same_as, &other.same_as, out);
+        diff_field(
             path,
             "target",
             &self.target.escape_ascii(),
             &other.target.escape_ascii(),
             out,
         );
-        field(path, "rdev", &self.rdev, &other.rdev, out);
+        diff_field(path, "rdev", &self.rdev, &other.rdev, out);
         if self.mtime.is_some() && other.mtime.is_some() {
-            field(path, "mtime", &self.mtime, &other.mtime, out);
+            diff_field(path, "mtime", &self.mtime, &other.mtime, out);
         }
-        self.content.diff(&other.content, path, out);
+        self.content.diff_content(&other.content, path, out);
         let names: std::collections::BTreeSet<_> =
             self.xattrs.keys().chain(other.xattrs.keys()).collect();
         for name in names {
             let what = format!("xattr {}", name.escape_ascii());
-            field(
+            diff_field(
                 path,
                 &what,
                 &self.xattrs.get(name),
@@ -196,7 +198,7 @@ impl Node {
     }
 }
 
-fn field(
+fn diff_field(
     path: &Path,
     what: &str,
     ours: &impl fmt::Debug,
@@ -215,41 +217,41 @@ mod tests {
 
     #[test]
     fn content_does_not_depend_on_how_zeros_are_stored() {
-        let (mut a, mut b) = (Content::default(), Content::default());
-        a.add(3, &[1, 2, 0, 0]);
-        a.add(4, &[0; 4096]);
-        b.add(3, &[1, 2]);
+        let (mut a, mut b) = (FileContent::default(), FileContent::default());
+        a.add_block(3, &[1, 2, 0, 0]);
+        a.add_block(4, &[0; 4096]);
+        b.add_block(3, &[1, 2]);
         assert_eq!(a, b);
-        b.add(3, &[1, 2, 3]);
+        b.add_block(3, &[1, 2, 3]);
         assert_ne!(a, b);
     }
 
     #[test]
     fn a_diff_says_what_and_where() {
-        let node = Node {
+        let node = TreeNode {
             kind: FileType::File,
             perm: 0o644,
             uid: 0,
             gid: 0,
             nlink: 1,
             same_as: "a".into(),
-            content: Content::default(),
+            content: FileContent::default(),
             target: vec![],
             rdev: (0, 0),
             xattrs: BTreeMap::new(),
             mtime: None,
         };
-        let mut other = Node {
+        let mut other = TreeNode {
             perm: 0o600,
             mtime: Some(Timestamp::new(1, 0)),
             ..node.clone()
         };
-        other.content.add(2, b"x");
-        let ours = Tree {
+        other.content.add_block(2, b"x");
+        let ours = TreeSnapshot {
             nodes: [("a".into(), node.clone()), ("b".into(), node)].into(),
             open: BTreeMap::new(),
         };
-        let theirs = Tree {
+        let theirs = TreeSnapshot {
             nodes: [("a".into(), other)].into(),
             open: BTreeMap::new(),
         };

@@ -1,50 +1,56 @@
-//! Hiding names: the same name is the same hash within a trace, and nothing else can be told from
-//! it but its extension.
+//! Hides names: the same name has the same hash within a trace, and only its extension can be told
+//! from the hash.
 
-use super::event::{Action, Event, Item, Text};
+use super::event::{Action, Text, TraceEvent, TraceItem};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use std::hash::Hasher as _;
 
-/// An extension longer than this, or of other bytes than letters and digits, is no extension.
+/// Limits the length of an extension. A longer one, or one of other bytes than letters and digits,
+/// is no extension.
 const EXTENSION_MAX: usize = 8;
 
-/// The key of one trace's hashes. It is not kept: nobody can try out names.
-pub(super) struct Anonymous([u8; 16]);
+/// Holds the key of one trace's hashes. The key is not kept, so names cannot be guessed by trying.
+pub(super) struct NameHasher([u8; 16]);
 
-impl Anonymous {
+impl NameHasher {
     pub(super) fn new(key: [u8; 16]) -> Self {
         Self(key)
     }
 
-    pub(super) fn hide(&self, item: &mut Item) {
+    pub(super) fn hide_names(&self, item: &mut TraceItem) {
         match item {
-            // A mark is set to be read.
-            Item::Event(Event {
+            // A mark is written to be read.
+            TraceItem::Event(TraceEvent {
                 action: Action::Mark { .. },
                 ..
             }) => {}
-            Item::Event(event) => event.action.rename(&mut |text| *text = self.hash(text)),
-            Item::Called(called) => called.name = self.hash(&called.name),
-            Item::Process(process) => process.name = self.hash(&process.name),
-            Item::Dropped(_) => {}
+            TraceItem::Event(event) => event
+                .action
+                .change_names(&mut |text| *text = self.hash_name(text)),
+            TraceItem::Called(called) => called.name = self.hash_name(&called.name),
+            TraceItem::Process(process) => process.name = self.hash_name(&process.name),
+            TraceItem::Dropped(_) => {}
         }
     }
 
-    fn hash(&self, text: &Text) -> Text {
+    fn hash_name(&self, text: &Text) -> Text {
         let bytes = text.as_bytes();
         if bytes.is_empty() {
+            // An empty name is the root's, and tells nothing.
             return Text::default();
         }
         let mut hasher = SipHasher24::new_with_key(&self.0);
+        // A keyed hash: without the key, names of a small set cannot be tried out.
         hasher.write(bytes);
         let mut hidden = format!("{:016x}", hasher.finish128().h1).into_bytes();
-        hidden.extend_from_slice(extension(bytes));
-        Text::cut(&hidden)
+        hidden.extend_from_slice(name_extension(bytes));
+        Text::truncated(&hidden)
     }
 }
 
 /// The extension with its dot, if there is one and something before it.
-fn extension(name: &[u8]) -> &[u8] {
+fn name_extension(name: &[u8]) -> &[u8] {
+    // A leading dot hides a file and begins no extension.
     let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0);
     let found = dot.map_or(&[][..], |at| &name[at..]);
     let is_one = (2..=EXTENSION_MAX + 1).contains(&found.len())
@@ -58,11 +64,11 @@ mod tests {
 
     #[test]
     fn names_become_hashes_and_keep_their_extensions() {
-        let anonymous = Anonymous::new([7; 16]);
+        let anonymous = NameHasher::new([7; 16]);
         let hash = |name: &str| {
             String::from_utf8(
                 anonymous
-                    .hash(&Text::cut(name.as_bytes()))
+                    .hash_name(&Text::truncated(name.as_bytes()))
                     .as_bytes()
                     .into(),
             )
@@ -78,10 +84,10 @@ mod tests {
                 "{plain}: {hidden}"
             );
         }
-        let other = Anonymous::new([8; 16]);
+        let other = NameHasher::new([8; 16]);
         assert_ne!(
-            other.hash(&Text::cut(b"a")),
-            anonymous.hash(&Text::cut(b"a"))
+            other.hash_name(&Text::truncated(b"a")),
+            anonymous.hash_name(&Text::truncated(b"a"))
         );
         assert_eq!(hash(""), "");
     }

@@ -1,19 +1,19 @@
-//! What a trace says: one item after another.
+//! Defines the items of a trace.
 
-use super::field::{Field, Show};
-use crate::format::Take;
+use super::field::{ActionField, ShownField};
+use crate::format::FieldReader;
 use std::fmt;
 use std::time::Duration;
 use teal_types::Timestamp;
 
-/// Longest name, mark or description, in bytes.
+/// Limits the bytes of a name, mark or description.
 pub const TEXT_MAX: usize = 4096;
 
-/// A name, a mark or a description: bytes, not text, at most [`TEXT_MAX`].
+/// Holds a name, a mark or a description: bytes, not text, at most [`TEXT_MAX`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Text(Box<[u8]>);
 
-/// Too long for a [`Text`].
+/// The bytes are too many for a [`Text`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} bytes are too long for a name or mark: at most {TEXT_MAX}")]
 pub struct TextError(pub usize);
@@ -22,7 +22,7 @@ impl Text {
     /// Copies `bytes`.
     ///
     /// # Errors
-    /// [`TextError`] beyond [`TEXT_MAX`].
+    /// Returns [`TextError`] beyond [`TEXT_MAX`].
     pub fn new(bytes: &[u8]) -> Result<Self, TextError> {
         if bytes.len() > TEXT_MAX {
             Err(TextError(bytes.len()))
@@ -30,11 +30,11 @@ impl Text {
             Ok(Self(bytes.into()))
         }
     }
-    /// Copies what fits.
-    pub fn cut(bytes: &[u8]) -> Self {
+    /// Copies the bytes that fit.
+    pub fn truncated(bytes: &[u8]) -> Self {
         Self(bytes[..bytes.len().min(TEXT_MAX)].into())
     }
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -42,11 +42,11 @@ impl Text {
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Show(self))
+        write!(f, "{}", ShownField(self))
     }
 }
 
-/// What a trace watched.
+/// Names the level at which a trace was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Level {
     /// Calls to a file system; objects are files, directories and the like.
@@ -55,144 +55,180 @@ pub enum Level {
     Block,
 }
 
-/// What stands at the beginning of a trace.
+/// Holds the header of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
-    /// What was watched.
+pub struct TraceHeader {
+    /// Level of the recording.
     pub level: Level,
-    /// Names are hashes.
+    /// Is true when names are hashes.
     pub anonymous: bool,
-    /// Civil time of the trace's start, which all times count from; 1970 where it is not known.
+    /// Civil time of the trace's start, from which all times count; 1970 where it is not known.
     pub start: Timestamp,
-    /// The machine, for people.
+    /// Name of the machine, for people.
     pub machine: Text,
-    /// Where the trace comes from, for people.
+    /// Origin of the trace, for people.
     pub source: Text,
 }
 
-/// One item of a trace.
+/// Holds one item of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Item {
-    /// Something was asked.
-    Event(Event),
-    /// A name of an object that the events so far have not told.
-    Called(Called),
-    /// Who a process is.
-    Process(Process),
-    /// So many events are missing here, because they came faster than they could be written.
+pub enum TraceItem {
+    /// A program or the kernel asked for an action.
+    Event(TraceEvent),
+    /// An object has a name that the events so far have not told.
+    Called(ObjectName),
+    /// A process is described.
+    Process(TracedProcess),
+    /// Events are missing here, this number, because they came faster than they could be written.
     Dropped(u64),
 }
 
-/// Something was asked.
+/// Describes an action that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// When it arrived, since the trace's start. Never before the event before it.
+pub struct TraceEvent {
+    /// Time of its arrival, since the trace's start. It is never before that of the event before
+    /// it.
     pub at: Duration,
-    /// Who asked: a thread, as in [`Process::id`]; 0 is the kernel, or nobody known.
+    /// Thread that asked, as in [`TracedProcess::id`]; 0 is the kernel or unknown.
     pub process: u32,
-    /// What it is about: of an action with a name the directory, else the file; at block level the
-    /// device. 0 where there is only one.
+    /// Object of the action: the directory of a name, else the file; at block level the device. It
+    /// is 0 where there is only one.
     pub object: u64,
-    /// What was asked.
+    /// Action that was asked for.
     pub action: Action,
-    /// What came of it.
-    pub outcome: Outcome,
-    /// How long the answer took, where that is known.
+    /// Result of the action.
+    pub outcome: EventOutcome,
+    /// Time to the answer, where it is known.
     pub latency: Option<Duration>,
 }
 
-/// What came of an event.
+/// Holds the result of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Not known.
+pub enum EventOutcome {
+    /// The result is not known.
     Unknown,
-    /// It succeeded: bytes that were transferred, the object that was found or made, the offset
-    /// that was found; else 0.
+    /// The action succeeded. The value is the number of bytes that were transferred, the object
+    /// that was found or made, or the offset that was found; else 0.
     Done(u64),
-    /// It failed with this errno.
+    /// The action failed with this errno.
     Failed(u16),
 }
 
-/// An object's name in a directory at this point of the trace.
+/// Gives an object's name in a directory at this point of the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
-    /// The object.
+pub struct ObjectName {
+    /// Number of the object.
     pub object: u64,
-    /// The directory; 0 for the root, whose name is empty.
+    /// Number of the directory; 0 for the root, which has an empty name.
     pub parent: u64,
-    /// The name.
+    /// Name of the object in it.
     pub name: Text,
 }
 
-/// Who a thread is, until the same number is told again.
+/// Describes a thread, until the same number is described again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    /// The number in [`Event::process`].
+pub struct TracedProcess {
+    /// Number of the thread in [`TraceEvent::process`].
     pub id: u32,
-    /// The process of this thread.
+    /// Process of this thread.
     pub leader: u32,
-    /// Its session; 0 where it is not known.
+    /// Session of the process; 0 where it is not known.
     pub session: u32,
-    /// The program's name.
+    /// Name of the program.
     pub name: Text,
 }
 
-/// One table for the four forms of an action: code, level, word, fields.
+/// Is a row of the table of actions: code, level, word, and the names and types of its fields.
+#[cfg(test)]
+pub(crate) type ActionRow = (
+    u8,
+    Option<Level>,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
+/// Makes the four forms of an action from one table: code, level, word, fields.
 macro_rules! actions {
-    ($($(#[$doc:meta])* $code:literal $level:ident $name:ident $word:literal { $($field:ident: $type:ty),* })*) => {
-        /// What was asked. Codes and fields are those of the format.
+    ($(
+        $(#[$doc:meta])*
+        $code:literal $level:ident $name:ident $word:literal { $($field:ident: $type:ty),* }
+    )*) => {
+        /// Names an action that was asked for. Codes and fields are those of the format.
         #[derive(Debug, Clone, PartialEq, Eq)]
-        #[allow(missing_docs, reason = "the fields of an action are named after what they hold; see its own line")]
+        #[allow(missing_docs, reason = "the fields of an action are named after what they hold; \
+            see its own line")]
         pub enum Action { $($(#[$doc])* $name { $($field: $type),* },)* }
 
         impl Action {
-            /// The code on the disk.
+            /// Returns the code on the disk.
             pub(crate) fn code(&self) -> u8 {
                 match self { $(Self::$name { .. } => $code,)* }
             }
-            /// The word in text.
+            /// Returns the word in text.
             pub fn word(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $word,)* }
             }
-            /// Returns where it belongs; `None` means anywhere.
+            /// Returns the level of the action; `None` means any.
             pub fn level(&self) -> Option<Level> {
                 match self { $(Self::$name { .. } => actions!(@level $level),)* }
             }
             pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-                match self { $(Self::$name { $($field),* } => { let _ = &out; $($field.encode(out);)* })* }
+                match self {
+                    $(Self::$name { $($field),* } => {
+                        // An action without fields writes nothing.
+                        let _ = &out;
+                        $($field.encode(out);)*
+                    })*
+                }
             }
-            pub(crate) fn decode(code: u8, take: &mut Take<'_>) -> Option<Self> {
+            pub(crate) fn decode(code: u8, reader: &mut FieldReader<'_>) -> Option<Self> {
                 Some(match code {
-                    $($code => { let _ = &take; Self::$name { $($field: Field::decode(take)?),* } })*
+                    $($code => {
+                        let _ = &reader;
+                        Self::$name { $($field: ActionField::decode(reader)?),* }
+                    })*
                     _ => return None,
                 })
             }
-            /// ` key=value` for each field.
-            pub(crate) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            /// Writes ` key=value` for each field.
+            pub(crate) fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
-                    $(Self::$name { $($field),* } => { $(write!(f, " {}={}", stringify!($field), Show($field))?;)* })*
+                    $(Self::$name { $($field),* } => {
+                        $(write!(f, " {}={}", stringify!($field), ShownField($field))?;)*
+                    })*
                 }
                 Ok(())
             }
-            /// An action from its word; `field` gives each value by its key.
+            /// Parses an action by its word; `field` gives each value by its key.
             pub(crate) fn parse<'a>(
                 word: &str,
                 mut field: impl FnMut(&'static str) -> Result<&'a str, String>,
             ) -> Result<Self, String> {
                 let _ = &mut field;
                 Ok(match word {
-                    $($word => Self::$name { $($field: Field::parse(field(stringify!($field))?)?),* },)*
+                    $($word => Self::$name {
+                        $($field: ActionField::parse(field(stringify!($field))?)?),*
+                    },)*
                     _ => return Err(format!("'{word}' is no action")),
                 })
             }
-            /// Changes every name.
-            pub(crate) fn rename(&mut self, change: &mut dyn FnMut(&mut Text)) {
-                match self { $(Self::$name { $($field),* } => { let _ = &change; $($field.rename(change);)* })* }
+            /// Changes every name in it.
+            pub(crate) fn change_names(&mut self, change: &mut dyn FnMut(&mut Text)) {
+                match self {
+                    $(Self::$name { $($field),* } => {
+                        let _ = &change;
+                        $($field.change_names(change);)*
+                    })*
+                }
             }
-            /// Code, word and fields of every action.
+            /// Code, level, word and fields of every action.
             #[cfg(test)]
-            pub(crate) const TABLE: &'static [(u8, Option<Level>, &'static str, &'static [(&'static str, &'static str)])] =
-                &[$(($code, actions!(@level $level), $word, &[$((stringify!($field), stringify!($type))),*]),)*];
+            pub(crate) const TABLE: &'static [ActionRow] = &[$((
+                $code,
+                actions!(@level $level),
+                $word,
+                &[$((stringify!($field), stringify!($type))),*],
+            ),)*];
         }
     };
     (@level Any) => { None };
@@ -266,28 +302,28 @@ actions! {
     66 Block Flush "bflush" {}
     /// Sectors were said to hold nothing of value.
     67 Block Discard "bdiscard" { sector: u64, bytes: u64 }
-    /// Somebody set a mark, such as the beginning of a phase.
+    /// A person or a script set a mark, such as the beginning of a phase.
     127 Any Mark "mark" { text: Text }
 }
 
 impl Action {
-    /// The word, then every field as `key=value`.
+    /// Returns the word, then every field as `key=value`.
     pub fn describe(&self) -> impl fmt::Display {
-        struct Described<'a>(&'a Action);
-        impl fmt::Display for Described<'_> {
+        struct DescribedAction<'a>(&'a Action);
+        impl fmt::Display for DescribedAction<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(self.0.word())?;
-                self.0.show(f)
+                self.0.write_text(f)
             }
         }
-        Described(self)
+        DescribedAction(self)
     }
 }
 
-impl Event {
-    /// The object that this event gives a name to, or shows the name of.
-    pub fn names(&self) -> Option<u64> {
-        let Outcome::Done(value) = self.outcome else {
+impl TraceEvent {
+    /// Returns the object that this event gives a name to, or shows the name of.
+    pub fn named_object(&self) -> Option<u64> {
+        let EventOutcome::Done(value) = self.outcome else {
             return None;
         };
         match self.action {

@@ -1,36 +1,36 @@
-//! The kinds of field an action has, each in bytes and in text.
+//! Encodes the fields of actions, in bytes and in text.
 
 use super::event::Text;
-use super::format::{Put as _, Take};
+use super::format::{FieldReader, PutVarint as _};
 use std::fmt;
 
-/// One field of an action.
-pub(crate) trait Field: Sized {
+/// Encodes one type of field.
+pub(crate) trait ActionField: Sized {
     fn encode(&self, out: &mut Vec<u8>);
-    fn decode(take: &mut Take<'_>) -> Option<Self>;
-    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    fn decode(take: &mut FieldReader<'_>) -> Option<Self>;
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
     fn parse(text: &str) -> Result<Self, String>;
-    /// Changes it, if it is a name.
-    fn rename(&mut self, _change: &mut dyn FnMut(&mut Text)) {}
+    /// Changes the field, if it is a name.
+    fn change_names(&mut self, _change: &mut dyn FnMut(&mut Text)) {}
 }
 
 /// Prints a field.
-pub(crate) struct Show<'a, T>(pub(crate) &'a T);
+pub(crate) struct ShownField<'a, T>(pub(crate) &'a T);
 
-impl<T: Field> fmt::Display for Show<'_, T> {
+impl<T: ActionField> fmt::Display for ShownField<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.show(f)
+        self.0.write_text(f)
     }
 }
 
-impl Field for u64 {
+impl ActionField for u64 {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(*self);
     }
-    fn decode(take: &mut Take<'_>) -> Option<Self> {
+    fn decode(take: &mut FieldReader<'_>) -> Option<Self> {
         take.varint()
     }
-    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
     fn parse(text: &str) -> Result<Self, String> {
@@ -38,18 +38,18 @@ impl Field for u64 {
     }
 }
 
-impl Field for bool {
+impl ActionField for bool {
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
-    fn decode(take: &mut Take<'_>) -> Option<Self> {
+    fn decode(take: &mut FieldReader<'_>) -> Option<Self> {
         match take.u8()? {
             0 => Some(false),
             1 => Some(true),
             _ => None,
         }
     }
-    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self { "yes" } else { "no" })
     }
     fn parse(text: &str) -> Result<Self, String> {
@@ -61,16 +61,18 @@ impl Field for bool {
     }
 }
 
-impl Field for Text {
+impl ActionField for Text {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.as_bytes().len() as u64);
         out.extend_from_slice(self.as_bytes());
     }
-    fn decode(take: &mut Take<'_>) -> Option<Self> {
+    fn decode(take: &mut FieldReader<'_>) -> Option<Self> {
+        // A length beyond the rest of the bytes makes the text unreadable.
         let len = usize::try_from(take.varint()?).ok()?;
         Self::new(take.bytes(len)?).ok()
     }
-    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names may hold any bytes, so all others than printable ASCII are escaped.
         f.write_str("\"")?;
         for &b in self.as_bytes() {
             match b {
@@ -82,16 +84,18 @@ impl Field for Text {
         f.write_str("\"")
     }
     fn parse(text: &str) -> Result<Self, String> {
+        // Quotes hold names with blanks together.
         let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
         let mut rest = inner
             .ok_or_else(|| format!("{text} is not in quotes"))?
             .bytes();
         let mut out = Vec::new();
+        // The escapes are exactly those that printing makes.
         while let Some(b) = rest.next() {
             out.push(match b {
                 b'\\' => match rest.next() {
                     Some(b @ (b'"' | b'\\')) => b,
-                    Some(b'x') => hex(&mut rest)
+                    Some(b'x') => parse_hex_byte(&mut rest)
                         .ok_or_else(|| format!("{text}: \\x needs two hexadecimal digits"))?,
                     _ => return Err(format!("{text}: a backslash goes before \", \\ or x")),
                 },
@@ -101,12 +105,12 @@ impl Field for Text {
         }
         Self::new(&out).map_err(|e| e.to_string())
     }
-    fn rename(&mut self, change: &mut dyn FnMut(&mut Self)) {
+    fn change_names(&mut self, change: &mut dyn FnMut(&mut Self)) {
         change(self);
     }
 }
 
-fn hex(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
+fn parse_hex_byte(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
     let mut digit = || char::from(bytes.next()?).to_digit(16);
     Some((digit()? * 16 + digit()?) as u8)
 }
@@ -126,7 +130,7 @@ mod tests {
             &all,
         ] {
             let text = Text::new(bytes).unwrap();
-            let shown = Show(&text).to_string();
+            let shown = ShownField(&text).to_string();
             assert!(shown.bytes().all(|b| (b' '..=b'~').contains(&b)), "{shown}");
             assert_eq!(Text::parse(&shown), Ok(text));
         }

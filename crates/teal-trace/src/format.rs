@@ -1,4 +1,4 @@
-//! Every byte of a trace file: a header, then blocks of items.
+//! Defines every byte of a trace file: a header, then blocks of items.
 //!
 //! All integers are little-endian. A *varint* holds an unsigned 64-bit number in groups of seven
 //! bits, the lowest first, in at most ten bytes; every byte but the last has its highest bit set. A
@@ -52,11 +52,14 @@
 //! | tag | item | fields |
 //! |---:|---|---|
 //! | 192 | a name of an object | varint object, varint parent, text name |
-//! | 193 | who a process is | varint id, varint leader, varint session, text name |
+//! | 193 | a process | varint id, varint leader, varint session, text name |
 //! | 194 | events are missing here | varint how many |
 
-use super::event::{Action, Called, Event, Header, Item, Level, Outcome, Process, Text};
-use super::field::Field as _;
+use super::event::{
+    Action, EventOutcome, Level, ObjectName, Text, TraceEvent, TraceHeader, TraceItem,
+    TracedProcess,
+};
+use super::field::ActionField as _;
 use std::time::Duration;
 use teal_types::Timestamp;
 
@@ -67,7 +70,7 @@ pub(crate) const HEADER_FIXED: usize = 28;
 const BLOCK_MAGIC: &[u8; 4] = b"TBLK";
 /// Bytes of a block's head.
 pub(crate) const BLOCK_HEAD: usize = 28;
-/// Most bytes of items in a block.
+/// Limits the bytes of items in a block.
 pub(crate) const BLOCK_MAX: usize = 256 << 10;
 pub(crate) const CRC: usize = 4;
 
@@ -80,11 +83,11 @@ const HAS_LATENCY: u8 = 4;
 const SAME_PROCESS: u8 = 8;
 const SAME_OBJECT: u8 = 16;
 
-/// Reads fields from the front of a slice; what is missing is `None`.
+/// Reads fields from the front of a slice; a missing field is `None`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Take<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(len)?;
         self.0 = tail;
@@ -110,6 +113,7 @@ impl<'a> Take<'a> {
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
+            // The last group must not shift bits out of the number.
             if bits << shift >> shift != bits {
                 return None;
             }
@@ -123,11 +127,11 @@ impl<'a> Take<'a> {
 }
 
 /// Appends fields to a buffer.
-pub(crate) trait Put {
+pub(crate) trait PutVarint {
     fn put_varint(&mut self, value: u64);
 }
 
-impl Put for Vec<u8> {
+impl PutVarint for Vec<u8> {
     fn put_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.push(value as u8 | 0x80);
@@ -137,13 +141,17 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Nanoseconds as the format has them: 584 years are enough.
-pub(crate) fn nanos(time: Duration) -> u64 {
+/// Returns nanoseconds as the format has them: 584 years are enough.
+pub(crate) fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Header {
+impl TraceHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
+        debug_assert!(
+            self.start.nanos < 1_000_000_000,
+            "nanoseconds are within a second"
+        );
         let (machine, source) = (self.machine.as_bytes(), self.source.as_bytes());
         let mut out = MAGIC.to_vec();
         out.extend(VERSION.to_le_bytes());
@@ -154,7 +162,7 @@ impl Header {
         out.push(u8::from(self.anonymous));
         out.extend(self.start.secs.to_le_bytes());
         out.extend(self.start.nanos.to_le_bytes());
-        // A text has at most 4096 bytes.
+        // A text has at most 4096 bytes, so its length fits.
         out.extend((machine.len() as u16).to_le_bytes());
         out.extend((source.len() as u16).to_le_bytes());
         out.extend_from_slice(machine);
@@ -164,20 +172,23 @@ impl Header {
         out
     }
 
-    /// Bytes of machine and source together, from the fixed part.
-    pub(crate) fn texts(fixed: &[u8; HEADER_FIXED]) -> usize {
+    /// Returns the bytes of machine and source together, from the fixed part.
+    pub(crate) fn text_bytes(fixed: &[u8; HEADER_FIXED]) -> usize {
         usize::from(u16::from_le_bytes([fixed[24], fixed[25]]))
             + usize::from(u16::from_le_bytes([fixed[26], fixed[27]]))
     }
 
-    /// Decodes a whole header whose magic and version are right.
+    /// Decodes a whole header; its magic and version have been checked.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (rest, sum) = bytes.split_last_chunk()?;
         if crc32c::crc32c(rest) != u32::from_le_bytes(*sum) {
             return None;
         }
-        let mut t = Take(rest);
+        // The checksum is right, so the bytes are those of a writer: further faults are a foreign
+        // version.
+        let mut t = FieldReader(rest);
         t.bytes(MAGIC.len() + 2)?;
+        // Each field is checked, since a writer of another version may have other values.
         let level = match t.u8()? {
             1 => Level::File,
             2 => Level::Block,
@@ -188,9 +199,11 @@ impl Header {
             secs: i64::from_le_bytes(t.array()?),
             nanos: t.u32()?,
         };
+        // The lengths of both texts come before the texts.
         let (machine, source) = (usize::from(t.u16()?), usize::from(t.u16()?));
         let machine = Text::new(t.bytes(machine)?).ok()?;
         let source = Text::new(t.bytes(source)?).ok()?;
+        // Bytes behind the last text would be fields of another version.
         let is_sound = flags <= 1 && start.nanos < 1_000_000_000 && t.0.is_empty();
         is_sound.then_some(Self {
             level,
@@ -202,7 +215,7 @@ impl Header {
     }
 }
 
-/// The head of a block.
+/// Describes the head of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHead {
     pub(crate) number: u32,
@@ -224,12 +237,13 @@ impl BlockHead {
         out
     }
     pub(crate) fn decode(bytes: &[u8; BLOCK_HEAD]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         if t.array::<4>()? != *BLOCK_MAGIC {
             return None;
         }
         let (number, bytes, items, base, flags) =
             (t.u32()?, t.u32()?, t.u32()?, t.u64()?, t.u32()?);
+        // A length beyond the limit would allocate more than a block may have.
         let is_sound = bytes as usize <= BLOCK_MAX && flags <= 1;
         is_sound.then_some(Self {
             number,
@@ -241,26 +255,26 @@ impl BlockHead {
     }
 }
 
-/// The CRC32C of a block's head and items.
+/// Returns the CRC32C of a block's head and items.
 pub(crate) fn block_sum(head: &[u8], items: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(head), items)
 }
 
-/// What an event's encoding takes from the one before in the block.
+/// Holds the fields of the event before, from which an event's encoding takes its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Before {
+pub(crate) struct PreviousEvent {
     /// Nanoseconds since the trace's start.
     pub(crate) at: u64,
     pub(crate) process: u32,
     pub(crate) object: u64,
 }
 
-impl Item {
-    /// Appends the item. Its time is not before `before`'s.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, before: &mut Before) {
+impl TraceItem {
+    /// Appends the item. Its time is not before that of `before`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, before: &mut PreviousEvent) {
         match self {
             Self::Event(event) => event.encode(out, before),
-            Self::Called(Called {
+            Self::Called(ObjectName {
                 object,
                 parent,
                 name,
@@ -270,7 +284,7 @@ impl Item {
                 out.put_varint(*parent);
                 name.encode(out);
             }
-            Self::Process(Process {
+            Self::Process(TracedProcess {
                 id,
                 leader,
                 session,
@@ -289,17 +303,18 @@ impl Item {
         }
     }
 
-    pub(crate) fn decode(take: &mut Take<'_>, before: &mut Before) -> Option<Self> {
+    pub(crate) fn decode(take: &mut FieldReader<'_>, before: &mut PreviousEvent) -> Option<Self> {
         Some(match take.u8()? {
-            TAG_CALLED => Self::Called(Called {
+            TAG_CALLED => Self::Called(ObjectName {
                 object: take.varint()?,
                 parent: take.varint()?,
                 name: Text::decode(take)?,
             }),
             TAG_PROCESS => {
+                // The numbers of processes have 32 bits.
                 let mut number = || u32::try_from(take.varint()?).ok();
                 let (id, leader, session) = (number()?, number()?, number()?);
-                Self::Process(Process {
+                Self::Process(TracedProcess {
                     id,
                     leader,
                     session,
@@ -307,21 +322,24 @@ impl Item {
                 })
             }
             TAG_DROPPED => Self::Dropped(take.varint()?),
-            code => Self::Event(Event::decode(code, take, before)?),
+            // All other tags are the codes of actions.
+            code => Self::Event(TraceEvent::decode(code, take, before)?),
         })
     }
 }
 
-impl Event {
-    fn encode(&self, out: &mut Vec<u8>, before: &mut Before) {
-        let at = nanos(self.at);
+impl TraceEvent {
+    fn encode(&self, out: &mut Vec<u8>, before: &mut PreviousEvent) {
+        let at = to_nanos(self.at);
         assert!(at >= before.at, "the writer keeps events in order");
+        // The outcome takes the lowest two bits of the flags.
         let outcome = match self.outcome {
-            Outcome::Unknown => 0,
-            Outcome::Done(_) => 1,
-            Outcome::Failed(_) => 2,
+            EventOutcome::Unknown => 0,
+            EventOutcome::Done(_) => 1,
+            EventOutcome::Failed(_) => 2,
         };
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        // Most events repeat the process and the object of the one before.
         out.push(self.action.code());
         out.push(
             outcome
@@ -329,6 +347,7 @@ impl Event {
                 | flag(self.process == before.process, SAME_PROCESS)
                 | flag(self.object == before.object, SAME_OBJECT),
         );
+        // Times are differences, which are small numbers with few bytes.
         out.put_varint(at - before.at);
         if self.process != before.process {
             out.put_varint(self.process.into());
@@ -338,21 +357,22 @@ impl Event {
         }
         self.action.encode(out);
         match self.outcome {
-            Outcome::Unknown => {}
-            Outcome::Done(value) => out.put_varint(value),
-            Outcome::Failed(errno) => out.put_varint(errno.into()),
+            EventOutcome::Unknown => {}
+            EventOutcome::Done(value) => out.put_varint(value),
+            EventOutcome::Failed(errno) => out.put_varint(errno.into()),
         }
         if let Some(latency) = self.latency {
-            out.put_varint(nanos(latency));
+            out.put_varint(to_nanos(latency));
         }
-        *before = Before {
+        *before = PreviousEvent {
             at,
             process: self.process,
             object: self.object,
         };
     }
 
-    fn decode(code: u8, take: &mut Take<'_>, before: &mut Before) -> Option<Self> {
+    fn decode(code: u8, take: &mut FieldReader<'_>, before: &mut PreviousEvent) -> Option<Self> {
+        // Unknown flags would mean fields that are not read here.
         let flags = take.u8()?;
         if flags > 31 {
             return None;
@@ -369,9 +389,10 @@ impl Event {
         };
         let action = Action::decode(code, take)?;
         let outcome = match flags & OUTCOME {
-            0 => Outcome::Unknown,
-            1 => Outcome::Done(take.varint()?),
-            2 => Outcome::Failed(
+            0 => EventOutcome::Unknown,
+            1 => EventOutcome::Done(take.varint()?),
+            // An errno of 0 would be a success.
+            2 => EventOutcome::Failed(
                 u16::try_from(take.varint()?)
                     .ok()
                     .filter(|errno| *errno > 0)?,
@@ -383,7 +404,7 @@ impl Event {
         } else {
             Some(Duration::from_nanos(take.varint()?))
         };
-        *before = Before {
+        *before = PreviousEvent {
             at,
             process,
             object,

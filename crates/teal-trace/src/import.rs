@@ -1,8 +1,8 @@
-//! Traces of others: `blktrace`, and the formats of cache research.
+//! Imports traces of others: `blktrace`, and the formats of cache research.
 //!
 //! # Guarantees
-//! 1. *Precise*: what is foreign, cut off or damaged is refused, with the record's number and its
-//!    byte.
+//! 1. *Precise*: an input that is foreign, cut off or damaged is refused, with the record's number
+//!    and its byte.
 //! 2. *Bounded*: memory does not grow with the input.
 
 mod blktrace;
@@ -11,74 +11,74 @@ mod records;
 mod vscsi;
 mod window;
 
-pub use blktrace::{Stage, blktrace};
-pub use oracle_general::oracle_general;
-pub use vscsi::vscsi;
+pub use blktrace::{RequestStage, import_blktrace};
+pub use oracle_general::import_oracle_general;
+pub use vscsi::import_vscsi;
 
 use super::event::Text;
 use super::write::WriteError;
 use std::io;
 
-/// What the header of the trace will say besides the time.
+/// Holds the texts of the trace's header.
 #[derive(Debug, Clone, Default)]
-pub struct Origin {
-    /// The machine, as far as the user tells.
+pub struct TraceOrigin {
+    /// Name of the machine, if the user gives one.
     pub machine: Text,
-    /// Where the trace comes from.
+    /// Origin of the trace.
     pub source: Text,
 }
 
-/// What was imported.
+/// Counts the records of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Imported {
-    /// Records read.
+pub struct ImportSummary {
+    /// Number of records read.
     pub records: u64,
-    /// Events written.
+    /// Number of events written.
     pub events: u64,
-    /// Records that say nothing of interest here: other actions, empty requests.
+    /// Number of records that give no event: other actions, empty requests.
     pub skipped: u64,
 }
 
-/// Why a trace is refused.
+/// Says why a trace is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// It is something else.
+    /// The input has another format.
     #[error("no {format} trace: {what}")]
     Foreign {
-        /// What it should be.
+        /// Name of the expected format.
         format: &'static str,
-        /// Why it is not.
+        /// Difference from the format.
         what: String,
     },
-    /// It ends within a record.
+    /// The input ends within a record.
     #[error("cut off: record {record}, which begins at byte {at}, is incomplete")]
     Truncated {
-        /// The record, from 0.
+        /// Number of the record, from 0.
         record: u64,
-        /// Its first byte.
+        /// First byte of the record.
         at: u64,
     },
-    /// A record means nothing.
+    /// A record has no meaning.
     #[error("record {record} at byte {at}: {what}")]
     Record {
-        /// The record, from 0.
+        /// Number of the record, from 0.
         record: u64,
-        /// Its first byte.
+        /// First byte of the record.
         at: u64,
-        /// What is wrong.
+        /// Fault of the record.
         what: String,
     },
-    /// Nothing in it can be imported.
+    /// The input has no record that can be imported.
     #[error("{0}")]
     Nothing(String),
     /// Reading failed.
     #[error("reading record {record} at byte {at}")]
     Io {
-        /// The record, from 0.
+        /// Number of the record, from 0.
         record: u64,
-        /// Its first byte.
+        /// First byte of the record.
         at: u64,
-        /// Why.
+        /// Error of the system call.
         #[source]
         source: io::Error,
     },

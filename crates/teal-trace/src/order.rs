@@ -1,26 +1,26 @@
-//! Bringing what ends out of order back into the order of its beginnings.
+//! Restores the order of beginnings for things that end in any order.
 //!
 //! # Guarantees
-//! 1. What comes out is in the order of the tickets, and nothing is held back but for something
-//!    older that has not ended.
+//! 1. Results come out in the order of the tickets. A result is held back only for an older one
+//!    that has not ended.
 
 use std::collections::VecDeque;
 
-/// A place in the order.
+/// Names a place in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct EventTicket(u64);
 
 #[derive(Debug)]
-enum Slot<B, D> {
+enum OrderSlot<B, D> {
     Begun(B),
     Done(D),
 }
 
-/// Things that begin in order and end in any, at most so many at once.
+/// Holds things that begin in order and end in any, up to a limit.
 #[derive(Debug)]
 pub(crate) struct InOrder<B, D> {
-    slots: VecDeque<Slot<B, D>>,
-    /// The ticket of the first slot.
+    slots: VecDeque<OrderSlot<B, D>>,
+    /// Ticket of the first slot.
     first: u64,
     most: usize,
 }
@@ -38,48 +38,52 @@ impl<B, D> InOrder<B, D> {
         self.slots.len() >= self.most
     }
 
-    /// Something begins; `None` when as many as may be are there.
-    pub(crate) fn begin(&mut self, begun: B) -> Option<Ticket> {
+    /// Begins something; returns `None` when the limit is reached.
+    pub(crate) fn push_begun(&mut self, begun: B) -> Option<EventTicket> {
         if self.is_full() {
             return None;
         }
-        self.slots.push_back(Slot::Begun(begun));
-        Some(Ticket(self.first + self.slots.len() as u64 - 1))
+        self.slots.push_back(OrderSlot::Begun(begun));
+        debug_assert!(self.slots.len() <= self.most, "more things go on than may");
+        Some(EventTicket(self.first + self.slots.len() as u64 - 1))
     }
 
-    /// It ends. Nothing happens if it was given up before.
-    pub(crate) fn end(&mut self, ticket: Ticket, done: impl FnOnce(&B) -> D) {
+    /// Ends something; does nothing if it was given up before.
+    pub(crate) fn mark_done(&mut self, ticket: EventTicket, done: impl FnOnce(&B) -> D) {
+        // A ticket below the first one was given up, or has gone out.
         let at = ticket
             .0
             .checked_sub(self.first)
             .and_then(|at| usize::try_from(at).ok());
+        // A slot that is done stays as it is: a ticket ends once.
         if let Some(slot) = at.and_then(|at| self.slots.get_mut(at))
-            && let Slot::Begun(begun) = slot
+            && let OrderSlot::Begun(begun) = slot
         {
-            *slot = Slot::Done(done(begun));
+            *slot = OrderSlot::Done(done(begun));
         }
     }
 
     /// Returns whether there is something to [`pop`](Self::pop).
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.slots.front(), Some(Slot::Done(_)))
+        matches!(self.slots.front(), Some(OrderSlot::Done(_)))
     }
 
-    /// The oldest, if it has ended.
+    /// Returns the oldest, if it has ended.
     pub(crate) fn pop(&mut self) -> Option<D> {
         if !self.is_ready() {
             return None;
         }
+        debug_assert!(!self.slots.is_empty(), "a ready order has a first slot");
         self.first += 1;
         match self.slots.pop_front() {
-            Some(Slot::Done(done)) => Some(done),
+            Some(OrderSlot::Done(done)) => Some(done),
             _ => None,
         }
     }
 
-    /// Does not wait for the oldest any longer.
+    /// Gives the oldest up: its end is no longer waited for.
     pub(crate) fn give_up(&mut self, done: impl FnOnce(&B) -> D) {
-        self.end(Ticket(self.first), done);
+        self.mark_done(EventTicket(self.first), done);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -94,22 +98,22 @@ mod tests {
     #[test]
     fn what_ends_in_any_order_comes_out_in_the_order_of_its_beginning() {
         let mut order = InOrder::new(3);
-        let [a, b, c] = [1, 2, 3].map(|n| order.begin(n).unwrap());
-        assert_eq!(order.begin(4), None, "full");
-        order.end(c, |n| n * 10);
-        order.end(b, |n| n * 10);
+        let [a, b, c] = [1, 2, 3].map(|n| order.push_begun(n).unwrap());
+        assert_eq!(order.push_begun(4), None, "full");
+        order.mark_done(c, |n| n * 10);
+        order.mark_done(b, |n| n * 10);
         assert_eq!((order.is_ready(), order.pop()), (false, None));
-        order.end(a, |n| n * 10);
+        order.mark_done(a, |n| n * 10);
         assert_eq!(
             [order.pop(), order.pop(), order.pop(), order.pop()],
             [Some(10), Some(20), Some(30), None]
         );
         // A ticket that was given up, or used, does nothing.
-        let d = order.begin(4).unwrap();
+        let d = order.push_begun(4).unwrap();
         order.give_up(|n| -n);
-        order.end(d, |n| n * 10);
+        order.mark_done(d, |n| n * 10);
         assert_eq!(order.pop(), Some(-4));
-        order.end(d, |n| n * 10);
+        order.mark_done(d, |n| n * 10);
         assert!(order.is_empty());
     }
 }

@@ -1,33 +1,34 @@
-//! Where the objects of a trace are in the tree, followed event by event.
+//! Tracks the places of a trace's objects in the tree, event by event.
 
-use super::event::{Action, Called, Item, Outcome, Text};
+use super::event::{Action, EventOutcome, ObjectName, Text, TraceItem};
 use std::collections::HashMap;
 
-/// Deepest path that is put together.
+/// Limits the depth of a path.
 const DEPTH_MAX: usize = 1000;
 
-/// Names of objects, as far as a trace has told them. Grows with the number of objects.
+/// Holds names of objects, as far as a trace has told them. It grows with the number of objects.
 #[derive(Debug, Default)]
-pub struct Paths {
-    /// Object to (directory, name): one of its names.
-    at: HashMap<u64, (u64, Text)>,
-    /// (Directory, name) to object.
-    of: HashMap<(u64, Text), u64>,
+pub struct PathTracker {
+    /// Directory and name of each object: one of its names.
+    name_by_object: HashMap<u64, (u64, Text)>,
+    /// Object of each directory and name.
+    object_by_name: HashMap<(u64, Text), u64>,
 }
 
-impl Paths {
-    /// Takes note of what an item says of names.
-    pub fn follow(&mut self, item: &Item) {
+impl PathTracker {
+    /// Notes the names that an item tells.
+    pub fn follow_item(&mut self, item: &TraceItem) {
         let event = match item {
-            Item::Called(Called {
+            TraceItem::Called(ObjectName {
                 object,
                 parent,
                 name,
-            }) => return self.put(*object, *parent, name),
-            Item::Event(event) => event,
+            }) => return self.insert_name(*object, *parent, name),
+            TraceItem::Event(event) => event,
             _ => return,
         };
-        if !matches!(event.outcome, Outcome::Done(_)) {
+        // Only a success shows that the name is there, or gone.
+        if !matches!(event.outcome, EventOutcome::Done(_)) {
             return;
         }
         let dir = event.object;
@@ -38,46 +39,50 @@ impl Paths {
             | Action::Mknod { name }
             | Action::Symlink { name, .. }
             | Action::Link { name, .. } => {
-                if let Some(object) = event.names() {
-                    self.put(object, dir, name);
+                if let Some(object) = event.named_object() {
+                    self.insert_name(object, dir, name);
                 }
             }
-            Action::Unlink { name } | Action::Rmdir { name } => drop(self.take(dir, name)),
+            // A removed object may still be open, but it has no path any more.
+            Action::Unlink { name } | Action::Rmdir { name } => drop(self.remove_name(dir, name)),
             Action::Rename {
                 name,
                 to,
                 new,
                 exchange,
             } => {
-                let moved = self.take(dir, name);
-                let replaced = self.take(*to, new);
+                // Both names go before one comes back, because a rename may replace or exchange.
+                let moved = self.remove_name(dir, name);
+                let replaced = self.remove_name(*to, new);
                 if let Some(object) = moved {
-                    self.put(object, *to, new);
+                    self.insert_name(object, *to, new);
                 }
                 if let Some(object) = replaced.filter(|_| *exchange) {
-                    self.put(object, dir, name);
+                    self.insert_name(object, dir, name);
                 }
             }
             _ => {}
         }
     }
 
-    /// The object of a name.
-    pub fn object(&self, dir: u64, name: &Text) -> Option<u64> {
-        self.of.get(&(dir, name.clone())).copied()
+    /// Returns the object of a name.
+    pub fn object_named(&self, dir: u64, name: &Text) -> Option<u64> {
+        self.object_by_name.get(&(dir, name.clone())).copied()
     }
 
-    /// The path of an object from the root of what was recorded; `None` where a part of it is not
-    /// known.
-    pub fn path(&self, object: u64) -> Option<Vec<u8>> {
+    /// Returns the path of an object from the root of the recording; `None` where a part of it is
+    /// not known.
+    pub fn path_of(&self, object: u64) -> Option<Vec<u8>> {
+        // The way leads from the object up to the root.
         let (mut parts, mut at) = (Vec::new(), object);
         loop {
-            let (dir, name) = self.at.get(&at)?;
+            let (dir, name) = self.name_by_object.get(&at)?;
             if *dir == 0 {
                 break;
             }
             parts.push(name.as_bytes());
             at = *dir;
+            // A damaged trace may have a cycle of directories.
             if parts.len() > DEPTH_MAX {
                 return None;
             }
@@ -93,19 +98,21 @@ impl Paths {
         )
     }
 
-    fn put(&mut self, object: u64, dir: u64, name: &Text) {
-        self.at.insert(object, (dir, name.clone()));
-        self.of.insert((dir, name.clone()), object);
+    fn insert_name(&mut self, object: u64, dir: u64, name: &Text) {
+        // An object with several names is known by the newest.
+        self.name_by_object.insert(object, (dir, name.clone()));
+        self.object_by_name.insert((dir, name.clone()), object);
     }
 
-    fn take(&mut self, dir: u64, name: &Text) -> Option<u64> {
-        let object = self.of.remove(&(dir, name.clone()))?;
+    fn remove_name(&mut self, dir: u64, name: &Text) -> Option<u64> {
+        let object = self.object_by_name.remove(&(dir, name.clone()))?;
+        // The object may be known by another of its names, which stays.
         if self
-            .at
+            .name_by_object
             .get(&object)
             .is_some_and(|(d, n)| *d == dir && n == name)
         {
-            self.at.remove(&object);
+            self.name_by_object.remove(&object);
         }
         Some(object)
     }
@@ -133,13 +140,13 @@ mod tests {
             10 0 3 rename name="c" to=3 new="d" exchange=yes = 0
             11 0 2 mkdir name="failed" ! 28
             12 0 99 read offset=0 length=1"#;
-        let mut paths = Paths::default();
+        let mut paths = PathTracker::default();
         TextReader::new(text.as_bytes())
             .unwrap()
-            .for_each(|item| paths.follow(&item.unwrap()));
+            .for_each(|item| paths.follow_item(&item.unwrap()));
         let path = |object| {
             paths
-                .path(object)
+                .path_of(object)
                 .map(|path| String::from_utf8(path).unwrap())
         };
         let all = [1, 2, 3, 10, 11, 12, 99].map(path);
@@ -153,7 +160,7 @@ mod tests {
             None,
         ];
         assert_eq!(all, want.map(|path| path.map(str::to_owned)));
-        assert_eq!(paths.object(3, &Text::cut(b"c")), Some(11));
-        assert_eq!(paths.object(2, &Text::cut(b"b")), None);
+        assert_eq!(paths.object_named(3, &Text::truncated(b"c")), Some(11));
+        assert_eq!(paths.object_named(2, &Text::truncated(b"b")), None);
     }
 }

@@ -1,137 +1,141 @@
-//! A streaming reader: one block in memory.
+//! Reads a trace as a stream, with one block in memory.
 
-use super::event::{Header, Item, Level};
+use super::event::{Level, TraceHeader, TraceItem};
 use super::format::{
-    BLOCK_HEAD, Before, BlockHead, CRC, HEADER_FIXED, MAGIC, Take, VERSION, block_sum,
+    BLOCK_HEAD, BlockHead, CRC, FieldReader, HEADER_FIXED, MAGIC, PreviousEvent, VERSION, block_sum,
 };
 use std::fmt;
 use std::io::{self, Read};
 
-/// Why a file cannot be read as a trace.
+/// Says why a file cannot be read as a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Reading failed.
     #[error("reading at byte {at}")]
     Io {
-        /// Where.
+        /// Offset of the failed read.
         at: u64,
-        /// Why.
+        /// Error of the system call.
         #[source]
         source: io::Error,
     },
-    /// The file begins with something else.
+    /// The file begins with other bytes.
     #[error(
-        "not a TealFS trace: it begins with {begins:02x?} ('teal lab trace import' reads traces of others)"
+        "not a TealFS trace: it begins with {begins:02x?} ('teal lab trace import' reads traces \
+         of others)"
     )]
     Foreign {
-        /// Its first bytes, at most eight.
+        /// First bytes of the file, at most eight.
         begins: Vec<u8>,
     },
-    /// A version that is not known here.
+    /// The version is not known here.
     #[error("a trace of version {found}; this program reads version {VERSION}")]
     Version {
-        /// Its version.
+        /// Version of the file.
         found: u16,
     },
     /// The header is cut off or damaged.
     #[error("the trace's header is cut off or damaged (it ends at byte {at})")]
     Header {
-        /// Where it ends.
+        /// Offset at which it ends.
         at: u64,
     },
 }
 
-/// How a trace ends.
+/// Says how a trace ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
-    /// As it should.
+pub enum TraceEnding {
+    /// The trace was ended by its writer.
     Complete,
-    /// Without an end. What was read before is whole.
+    /// The trace has no end. Everything that was read before is whole.
     CutOff {
-        /// Where the first block begins that cannot be read.
+        /// Offset of the first block that cannot be read.
         at: u64,
-        /// Blocks before.
+        /// Number of blocks before it.
         blocks: u64,
-        /// What is there instead of a block.
-        why: Cut,
+        /// Reason of the cut.
+        why: CutReason,
     },
 }
 
-/// What is there instead of a whole block.
+/// Says why the next block is not whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
-    /// Nothing.
+pub enum CutReason {
+    /// There are no more bytes.
     Nothing,
-    /// The beginning of one.
+    /// The block is incomplete.
     Part,
-    /// A whole one whose checksum is wrong.
+    /// The checksum of the block is wrong.
     Checksum,
-    /// Something else than a block, or one with another number.
+    /// The bytes are no block, or one with another number.
     Foreign,
-    /// An item, counted from 0, that means nothing, although the checksum is right.
+    /// An item, counted from 0, has no meaning, although the checksum is right.
     Item(u32),
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for TraceEnding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::CutOff { at, blocks, why } = self else {
             return f.write_str("complete");
         };
         write!(f, "cut off at byte {at}, after {blocks} whole blocks: ")?;
         match why {
-            Cut::Nothing => f.write_str("the recording was not ended"),
-            Cut::Part => f.write_str("the next block is incomplete"),
-            Cut::Checksum => f.write_str("the checksum of the next block is wrong"),
-            Cut::Foreign => f.write_str("what follows is no block of this trace"),
-            Cut::Item(item) => write!(f, "item {item} of the next block means nothing"),
+            CutReason::Nothing => f.write_str("the recording was not ended"),
+            CutReason::Part => f.write_str("the next block is incomplete"),
+            CutReason::Checksum => f.write_str("the checksum of the next block is wrong"),
+            CutReason::Foreign => f.write_str("what follows is no block of this trace"),
+            CutReason::Item(item) => write!(f, "item {item} of the next block means nothing"),
         }
     }
 }
 
-/// Reads a trace: an iterator over its items. When it has ended, [`Reader::ending`] says how.
+/// Reads a trace: an iterator over its items. When it has ended, [`TraceReader::ending`] says how.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct TraceReader<R> {
     input: R,
-    header: Header,
-    /// Bytes read.
+    header: TraceHeader,
+    /// Number of bytes read.
     at: u64,
-    /// The items of the present block that are left.
+    /// Items of the present block that are left.
     block: Vec<u8>,
     next: usize,
     left: u32,
     items: u32,
     starts: u64,
     is_last: bool,
-    before: Before,
+    before: PreviousEvent,
     blocks: u64,
-    ending: Option<Ending>,
+    ending: Option<TraceEnding>,
 }
 
-/// Reads until `len` bytes are there or the input ends; never allocates more than there is.
-fn fill(
+/// Reads until `len` bytes are there or the input ends; it never allocates more than there is.
+fn read_up_to(
     input: &mut impl Read,
     at: &mut u64,
     len: usize,
     into: &mut Vec<u8>,
 ) -> Result<bool, ReadError> {
+    // Damaged lengths must not make the reader allocate what is not there.
     let got = input.by_ref().take(len as u64).read_to_end(into);
     let got = got.map_err(|source| ReadError::Io { at: *at, source })?;
     *at += got as u64;
     Ok(got == len)
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> TraceReader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`ReadError`].
+    /// Returns a [`ReadError`].
     pub fn new(mut input: R) -> Result<Self, ReadError> {
         let (mut at, mut bytes) = (0, Vec::new());
-        let is_there = fill(&mut input, &mut at, HEADER_FIXED, &mut bytes)?;
+        // A short file has no header, but its first bytes still tell the format.
+        let is_there = read_up_to(&mut input, &mut at, HEADER_FIXED, &mut bytes)?;
         if !bytes.starts_with(MAGIC) {
             bytes.truncate(MAGIC.len());
             return Err(ReadError::Foreign { begins: bytes });
         }
+        // The version decides whether the rest of the header has this form.
         let fixed = *bytes
             .first_chunk::<HEADER_FIXED>()
             .filter(|_| is_there)
@@ -140,8 +144,13 @@ impl<R: Read> Reader<R> {
         if found != VERSION {
             return Err(ReadError::Version { found });
         }
-        let is_there = fill(&mut input, &mut at, Header::texts(&fixed) + CRC, &mut bytes)?;
-        let header = Header::decode(&bytes)
+        let is_there = read_up_to(
+            &mut input,
+            &mut at,
+            TraceHeader::text_bytes(&fixed) + CRC,
+            &mut bytes,
+        )?;
+        let header = TraceHeader::decode(&bytes)
             .filter(|_| is_there)
             .ok_or(ReadError::Header { at })?;
         Ok(Self {
@@ -154,24 +163,24 @@ impl<R: Read> Reader<R> {
             items: 0,
             starts: at,
             is_last: false,
-            before: Before::default(),
+            before: PreviousEvent::default(),
             blocks: 0,
             ending: None,
         })
     }
 
-    /// Returns what stands at the beginning.
-    pub fn header(&self) -> &Header {
+    /// Returns the header.
+    pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
-    /// How the trace ends; `None` until then.
-    pub fn ending(&self) -> Option<&Ending> {
+    /// Returns how the trace ends; `None` until then.
+    pub fn ending(&self) -> Option<&TraceEnding> {
         self.ending.as_ref()
     }
 
-    fn cut(&mut self, why: Cut) {
-        self.ending = Some(Ending::CutOff {
+    fn note_cut(&mut self, why: CutReason) {
+        self.ending = Some(TraceEnding::CutOff {
             at: self.starts,
             blocks: self.blocks,
             why,
@@ -179,49 +188,54 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads the next block, or finds the end.
-    fn block(&mut self) -> Result<(), ReadError> {
+    fn read_block(&mut self) -> Result<(), ReadError> {
+        // A cut is told with the offset at which its block starts.
         self.starts = self.at;
         let mut head = Vec::new();
-        let is_there = fill(&mut self.input, &mut self.at, BLOCK_HEAD, &mut head)?;
+        let is_there = read_up_to(&mut self.input, &mut self.at, BLOCK_HEAD, &mut head)?;
+        // Behind the last block nothing may follow.
         if self.is_last {
             match head.is_empty() {
-                true => self.ending = Some(Ending::Complete),
-                false => self.cut(Cut::Foreign),
+                true => self.ending = Some(TraceEnding::Complete),
+                false => self.note_cut(CutReason::Foreign),
             }
             return Ok(());
         }
         let Some(raw) = head.first_chunk::<BLOCK_HEAD>().filter(|_| is_there) else {
-            self.cut(if head.is_empty() {
-                Cut::Nothing
+            self.note_cut(if head.is_empty() {
+                CutReason::Nothing
             } else {
-                Cut::Part
+                CutReason::Part
             });
             return Ok(());
         };
+        // Blocks are numbered, and their times go on: a block of another trace does not fit.
         let follows = |h: &BlockHead| h.number == self.blocks as u32 && h.base >= self.before.at;
         let Some(head) = BlockHead::decode(raw).filter(follows) else {
-            self.cut(Cut::Foreign);
+            self.note_cut(CutReason::Foreign);
             return Ok(());
         };
         self.block.clear();
-        if !fill(
+        if !read_up_to(
             &mut self.input,
             &mut self.at,
             head.bytes as usize + CRC,
             &mut self.block,
         )? {
-            self.cut(Cut::Part);
+            self.note_cut(CutReason::Part);
             return Ok(());
         }
         let end = head.bytes as usize;
+        // The checksum covers head and items.
         let sum = self.block.split_off(end);
         if sum != block_sum(raw, &self.block).to_le_bytes() {
-            self.cut(Cut::Checksum);
+            self.note_cut(CutReason::Checksum);
             return Ok(());
         }
+        // Now the items are whole: reading them cannot fail for want of bytes.
         (self.next, self.left, self.items, self.is_last) =
             (0, head.items, head.items, head.is_last);
-        self.before = Before {
+        self.before = PreviousEvent {
             at: head.base,
             process: 0,
             object: 0,
@@ -230,45 +244,54 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The next item of the present block; `None` when it means nothing.
-    fn item(&mut self) -> Option<Item> {
-        let mut take = Take(&self.block[self.next..]);
-        let item = Item::decode(&mut take, &mut self.before)?;
+    /// Returns the next item of the present block; `None` when it has no meaning.
+    fn next_item(&mut self) -> Option<TraceItem> {
+        debug_assert!(
+            self.next <= self.block.len(),
+            "the next item lies in the block"
+        );
+        debug_assert!(self.left > 0, "the block has an item left");
+        let mut take = FieldReader(&self.block[self.next..]);
+        let item = TraceItem::decode(&mut take, &mut self.before)?;
         self.next = self.block.len() - take.0.len();
         self.left -= 1;
+        // An action of the other level would mean nothing in this trace.
         let is_foreign = |level: Level| level != self.header.level;
-        if let Item::Event(event) = &item
+        if let TraceItem::Event(event) = &item
             && event.action.level().is_some_and(is_foreign)
         {
             return None;
         }
-        // What is left over behind the last item is no better than an item that means nothing.
+        // Bytes behind the last item are as bad as an item without meaning.
         (self.left > 0 || take.0.is_empty()).then_some(item)
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Item, ReadError>;
+impl<R: Read> Iterator for TraceReader<R> {
+    type Item = Result<TraceItem, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ending.is_none() && self.left == 0 {
-            if let Err(error) = self.block() {
-                self.cut(Cut::Part);
+            if let Err(error) = self.read_block() {
+                self.note_cut(CutReason::Part);
                 return Some(Err(error));
             }
+            // A block without items but with bytes is damaged.
             if self.ending.is_none() && self.left == 0 && !self.block.is_empty() {
                 self.blocks -= 1;
-                self.cut(Cut::Item(0));
+                self.note_cut(CutReason::Item(0));
             }
         }
         if self.ending.is_some() {
             return None;
         }
+        // Items are counted from the beginning of their block.
         let which = self.items - self.left;
-        let item = self.item();
+        let item = self.next_item();
         if item.is_none() {
+            // A block with a bad item does not count as read.
             self.blocks -= 1;
-            self.cut(Cut::Item(which));
+            self.note_cut(CutReason::Item(which));
         }
         item.map(Ok)
     }

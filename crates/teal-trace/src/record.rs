@@ -1,24 +1,26 @@
-//! Recording events as they happen: taken in by many threads, written by one.
+//! Records events as they happen: many threads hand them in, one writes them.
 //!
 //! # Guarantees
-//! 1. *No waiting*: whoever hands in an event waits for no I/O; what comes faster than it can be
-//!    written is dropped and counted, in the trace, where it is missing.
+//! 1. *No waiting*: a thread that hands in an event waits for no I/O. Events that come faster than
+//!    they can be written are dropped, and counted in the trace at this point.
 //! 2. *In order*: events are written in the order in which they began.
-//! 3. *A second at most*: what was handed in is written within a second, as whole blocks, so that a
-//!    killed process loses no more.
-//! 4. *Harmless*: when writing fails, the recording ends and says why; nothing else notices.
+//! 3. *A second at most*: events are written within a second, as whole blocks, so that a killed
+//!    process loses no more.
+//! 4. *Harmless*: when writing fails, the recording ends and says why; the file system does not
+//!    notice.
 //!
 //! # Locks
-//! `queue` guards what was handed in and is held for a few instructions, never across I/O or a call
-//! of somebody else.
+//! `queue` guards the events that were handed in. It is held for a few instructions, never across
+//! I/O or a call of foreign code.
 
-mod trace_writer;
+mod recording_thread;
 
-use super::event::{Action, Event, Header, Outcome, Text};
+use super::event::{Action, EventOutcome, Text, TraceEvent, TraceHeader};
+pub use super::order::EventTicket;
 use super::order::InOrder;
-pub use super::order::Ticket;
-use super::write::{WriteError, Writer};
+use super::write::{TraceWriter, WriteError};
 use parking_lot::{Condvar, Mutex};
+use recording_thread::RecordingThread;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,99 +28,100 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use teal_env::Clock;
-use trace_writer::TraceWriter;
 
-/// Most events that wait to be written.
+/// Limits the events that wait to be written.
 pub const QUEUE_MAX: usize = 1 << 16;
 
-/// Who a process is.
+/// Describes a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
-    /// The process of the thread.
+pub struct ProcessFacts {
+    /// Process of the thread.
     pub leader: u32,
-    /// Its session.
+    /// Session of the process.
     pub session: u32,
-    /// The program's name.
+    /// Name of the program.
     pub name: Vec<u8>,
 }
 
-/// What a recording asks about the things it records. Called by the recording's own thread.
-pub trait Surroundings: Send {
-    /// A directory that holds the object, and the object's name there; `None` for the root and for
-    /// what has no name.
-    fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
-    /// Returns who a thread is; `None` if it is gone.
-    fn process(&mut self, id: u32) -> Option<Facts>;
+/// Answers a recording's questions about the things it records. The recording's own thread calls
+/// it.
+pub trait RecordingContext: Send {
+    /// Returns a directory that holds the object, and the object's name there; `None` for the root
+    /// and for an object without a name.
+    fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
+    /// Describes a thread; returns `None` if it is gone.
+    fn process_facts(&mut self, id: u32) -> Option<ProcessFacts>;
 }
 
-/// How to record.
+/// Configures a recording.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// What stands at the beginning of the trace; [`Header::anonymous`] hides names.
-    pub header: Header,
-    /// The object at the top; it has no name.
+pub struct RecordingSettings {
+    /// Header of the trace; [`TraceHeader::anonymous`] hides names.
+    pub header: TraceHeader,
+    /// Object at the top, which has no name.
     pub root: u64,
-    /// The recording ends by itself after this time.
+    /// Time after which the recording ends by itself.
     pub limit: Option<Duration>,
-    /// Hides names if they are to be hidden; never written.
+    /// Key for hiding names; it is never written.
     pub key: [u8; 16],
 }
 
-/// How a recording is doing.
+/// Reports the state of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Progress {
-    /// Events written.
+pub struct RecordingProgress {
+    /// Number of events written.
     pub events: u64,
-    /// Events dropped.
+    /// Number of events dropped.
     pub dropped: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes: u64,
-    /// Nothing more will be recorded.
+    /// Is true when nothing more will be recorded.
     pub ended: bool,
-    /// Why it ended before it should.
+    /// Reason of an early end.
     pub failure: Option<String>,
 }
 
-struct Begun {
+struct BegunEvent {
     at: Duration,
     process: u32,
     object: u64,
     action: Action,
 }
 
-struct Queue {
-    order: InOrder<Begun, Event>,
+struct EventQueue {
+    order: InOrder<BegunEvent, TraceEvent>,
     dropped: u64,
     ending: bool,
-    /// The writer waits to be woken.
+    /// Is true when the writing thread waits to be woken.
     asleep: bool,
-    progress: Progress,
+    progress: RecordingProgress,
 }
 
-struct Shared {
+struct SharedRecording {
     clock: Arc<dyn Clock>,
     start: Duration,
     on: AtomicBool,
-    queue: Mutex<Queue>,
+    queue: Mutex<EventQueue>,
     wake: Condvar,
 }
 
-/// Takes events in; may be copied to any thread.
+/// Takes events in; it may be copied to any thread.
 #[derive(Clone)]
-pub struct Recorder(Arc<Shared>);
+pub struct EventRecorder(Arc<SharedRecording>);
 
-impl fmt::Debug for Recorder {
+impl fmt::Debug for EventRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder")
+        f.debug_struct("EventRecorder")
             .field("on", &self.0.on)
             .finish_non_exhaustive()
     }
 }
 
-impl Recorder {
-    /// Something is asked now. `None` when the recording has ended or the event is dropped.
-    pub fn begin(&self, process: u32, object: u64, action: Action) -> Option<Ticket> {
+impl EventRecorder {
+    /// Begins an event now. Returns `None` when the recording has ended or the event is dropped.
+    pub fn begin_event(&self, process: u32, object: u64, action: Action) -> Option<EventTicket> {
         let shared = &*self.0;
+        // Tested without the lock first: a mount without a recording pays one load.
         if !shared.on.load(Ordering::Acquire) {
             return None;
         }
@@ -126,19 +129,19 @@ impl Recorder {
         if queue.ending {
             return None;
         }
-        // Taken under the lock: the order of the tickets is that of the times.
-        let at = shared.clock.monotonic().saturating_sub(shared.start);
-        let ticket = queue.order.begin(Begun {
+        // The time is taken under the lock, so that the order of the tickets is that of the times.
+        let at = shared.clock.monotonic_time().saturating_sub(shared.start);
+        let ticket = queue.order.push_begun(BegunEvent {
             at,
             process,
             object,
             action,
         });
         if ticket.is_none() {
-            // An answer that does not come may not stop everything behind it.
+            // An answer that does not come must not stop everything behind it.
             queue
                 .order
-                .give_up(|begun| begun.done(Outcome::Unknown, None));
+                .give_up(|begun| begun.to_event(EventOutcome::Unknown, None));
             queue.dropped += 1;
             queue.progress.dropped += 1;
             shared.wake.notify_all();
@@ -146,42 +149,44 @@ impl Recorder {
         ticket
     }
 
-    /// It is answered now.
-    pub fn end(&self, ticket: Ticket, outcome: Outcome) {
+    /// Ends an event now.
+    pub fn end_event(&self, ticket: EventTicket, outcome: EventOutcome) {
         let shared = &*self.0;
-        let now = shared.clock.monotonic().saturating_sub(shared.start);
+        // The end is taken before the lock: waiting for the lock is no latency of the event.
+        let now = shared.clock.monotonic_time().saturating_sub(shared.start);
         let mut queue = shared.queue.lock();
-        queue.order.end(ticket, |begun| {
-            begun.done(outcome, Some(now.saturating_sub(begun.at)))
+        queue.order.mark_done(ticket, |begun| {
+            begun.to_event(outcome, Some(now.saturating_sub(begun.at)))
         });
+        // The writer is woken only if the oldest event has ended: nothing else can be written.
         if queue.order.is_ready() {
-            shared.wake(&mut queue);
+            shared.wake_writer(&mut queue);
         }
     }
 
     /// Sets a mark.
-    pub fn mark(&self, text: Text) {
-        if let Some(ticket) = self.begin(0, 0, Action::Mark { text }) {
+    pub fn set_mark(&self, text: Text) {
+        if let Some(ticket) = self.begin_event(0, 0, Action::Mark { text }) {
             let mut queue = self.0.queue.lock();
             queue
                 .order
-                .end(ticket, |begun| begun.done(Outcome::Unknown, None));
+                .mark_done(ticket, |begun| begun.to_event(EventOutcome::Unknown, None));
             if queue.order.is_ready() {
-                self.0.wake(&mut queue);
+                self.0.wake_writer(&mut queue);
             }
         }
     }
 }
 
-impl Begun {
-    fn done(&self, outcome: Outcome, latency: Option<Duration>) -> Event {
+impl BegunEvent {
+    fn to_event(&self, outcome: EventOutcome, latency: Option<Duration>) -> TraceEvent {
         let Self {
             at,
             process,
             object,
             ref action,
         } = *self;
-        Event {
+        TraceEvent {
             at,
             process,
             object,
@@ -192,53 +197,55 @@ impl Begun {
     }
 }
 
-impl Shared {
-    fn wake(&self, queue: &mut Queue) {
+impl SharedRecording {
+    fn wake_writer(&self, queue: &mut EventQueue) {
+        // A writer that is awake looks at the queue by itself.
         if std::mem::take(&mut queue.asleep) {
             self.wake.notify_all();
         }
     }
 }
 
-/// A recording on its way.
-pub struct Recording {
-    shared: Arc<Shared>,
+/// Holds a recording that goes on.
+pub struct TraceRecording {
+    shared: Arc<SharedRecording>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl fmt::Debug for Recording {
+impl fmt::Debug for TraceRecording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recording")
+        f.debug_struct("TraceRecording")
             .field("progress", &self.progress())
             .finish_non_exhaustive()
     }
 }
 
-impl Recording {
-    /// Begins a recording into `out`, which is synced with `sync` at the end. `ended` is called
-    /// once, by the recording's thread, when it has ended, for whatever reason.
+impl TraceRecording {
+    /// Begins a recording into `out`, which is synced with `sync` at the end. The recording's
+    /// thread calls `ended` once, when it has ended, for whatever reason.
     ///
     /// # Errors
-    /// The header cannot be written, or there is no thread.
+    /// Returns an error if the header cannot be written, or there is no thread.
     pub fn start<W: Write + Send + 'static>(
         out: W,
         sync: impl FnOnce(W) -> io::Result<()> + Send + 'static,
-        settings: Settings,
+        settings: RecordingSettings,
         clock: Arc<dyn Clock>,
-        surroundings: Box<dyn Surroundings>,
-        ended: impl FnOnce(&Progress) + Send + 'static,
+        context: Box<dyn RecordingContext>,
+        ended: impl FnOnce(&RecordingProgress) + Send + 'static,
     ) -> Result<Self, WriteError> {
-        let writer = Writer::new(out, &settings.header)?;
-        let progress = Progress {
-            bytes: writer.written(),
-            ..Progress::default()
+        // The header is written here, so that its failure is the caller's.
+        let writer = TraceWriter::new(out, &settings.header)?;
+        let progress = RecordingProgress {
+            bytes: writer.bytes_written(),
+            ..RecordingProgress::default()
         };
         let order = InOrder::new(QUEUE_MAX);
-        let shared = Arc::new(Shared {
-            start: clock.monotonic(),
+        let shared = Arc::new(SharedRecording {
+            start: clock.monotonic_time(),
             clock,
             on: AtomicBool::new(true),
-            queue: Mutex::new(Queue {
+            queue: Mutex::new(EventQueue {
                 order,
                 dropped: 0,
                 ending: false,
@@ -247,33 +254,36 @@ impl Recording {
             }),
             wake: Condvar::new(),
         });
-        let trace_writer = TraceWriter::new(Arc::clone(&shared), writer, settings, surroundings);
+        let writing = RecordingThread::new(Arc::clone(&shared), writer, settings, context);
+        // The writing thread owns the output until the end.
         let thread = std::thread::Builder::new().name("teal-record".into());
-        let handle = thread.spawn(move || trace_writer.run(sync, ended))?;
+        let handle = thread.spawn(move || writing.run(sync, ended))?;
         Ok(Self {
             shared,
             thread: Mutex::new(Some(handle)),
         })
     }
 
-    /// Returns what takes events in.
-    pub fn recorder(&self) -> Recorder {
-        Recorder(Arc::clone(&self.shared))
+    /// Returns a recorder, which takes events in.
+    pub fn recorder(&self) -> EventRecorder {
+        EventRecorder(Arc::clone(&self.shared))
     }
 
-    /// How it is doing.
-    pub fn progress(&self) -> Progress {
+    /// Returns the state of the recording.
+    pub fn progress(&self) -> RecordingProgress {
         self.shared.queue.lock().progress.clone()
     }
 
-    /// Ends it, if it has not ended, and waits until everything is written. What was begun and not
-    /// answered has no outcome.
-    pub fn end(&self) -> Progress {
+    /// Ends the recording, if it has not ended, and waits until everything is written. Events that
+    /// have not been answered have no outcome.
+    pub fn finish(&self) -> RecordingProgress {
+        // The lock is released before the join, because the writer needs it to end.
         {
             let mut queue = self.shared.queue.lock();
             queue.ending = true;
             self.shared.wake.notify_all();
         }
+        // A second call finds no thread, and returns the same state.
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {

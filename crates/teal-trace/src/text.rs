@@ -1,4 +1,4 @@
-//! A trace as text: one line an item, for people, `grep` and scripts.
+//! Writes and reads a trace as text: one line an item, for people, `grep` and scripts.
 //!
 //! | line | is |
 //! |---|---|
@@ -7,72 +7,82 @@
 //! | `machine "…"`, `source "…"`, `anonymous` | the rest of the header, each optional |
 //! | `TIME PROCESS OBJECT WORD KEY=VALUE… = VALUE in TIME` | an event that was done; `! ERRNO` instead if it failed, nothing if that is not known; `in` its latency, if known |
 //! | `called OBJECT PARENT "NAME"` | a name of an object |
-//! | `process ID LEADER SESSION "NAME"` | who a process is |
+//! | `process ID LEADER SESSION "NAME"` | a process |
 //! | `dropped COUNT` | events are missing here |
 //! | `# …` | a remark, also behind an item |
 //!
 //! Times are seconds with up to nine decimals. In quotes, `\"`, `\\` and `\xNN` stand for a byte
 //! each.
 
-use super::event::{Action, Called, Event, Header, Item, Level, Outcome, Process, Text};
-use super::field::{Field, Show};
+use super::event::{
+    Action, EventOutcome, Level, ObjectName, Text, TraceEvent, TraceHeader, TraceItem,
+    TracedProcess,
+};
+use super::field::{ActionField, ShownField};
 use super::format::VERSION;
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 use std::time::Duration;
 use teal_types::Timestamp;
 
-/// Longest line that is read, in bytes: three names of 4096 bytes, each as `\xNN`, and the rest.
+/// Limits a line in bytes: three names of 4096 bytes, each as `\xNN`, and the rest.
 pub const LINE_MAX: usize = 64 << 10;
 
-struct Seconds(Duration);
+struct DisplaySeconds(Duration);
 
-impl fmt::Display for Seconds {
+impl fmt::Display for DisplaySeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.0.as_secs(), self.0.subsec_nanos())
     }
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for TraceItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event(event) => event.fmt(f),
-            Self::Called(c) => write!(f, "called {} {} {}", c.object, c.parent, Show(&c.name)),
+            Self::Called(c) => write!(
+                f,
+                "called {} {} {}",
+                c.object,
+                c.parent,
+                ShownField(&c.name)
+            ),
             Self::Process(p) => write!(
                 f,
                 "process {} {} {} {}",
                 p.id,
                 p.leader,
                 p.session,
-                Show(&p.name)
+                ShownField(&p.name)
             ),
             Self::Dropped(count) => write!(f, "dropped {count}"),
         }
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{} {} {} {}",
-            Seconds(self.at),
+            DisplaySeconds(self.at),
             self.process,
             self.object,
             self.action.describe()
         )?;
         match self.outcome {
-            Outcome::Unknown => {}
-            Outcome::Done(value) => write!(f, " = {value}")?,
-            Outcome::Failed(errno) => write!(f, " ! {errno}")?,
+            EventOutcome::Unknown => {}
+            EventOutcome::Done(value) => write!(f, " = {value}")?,
+            EventOutcome::Failed(errno) => write!(f, " ! {errno}")?,
         }
-        self.latency
-            .map_or(Ok(()), |latency| write!(f, " in {}", Seconds(latency)))
+        self.latency.map_or(Ok(()), |latency| {
+            write!(f, " in {}", DisplaySeconds(latency))
+        })
     }
 }
 
-/// The header as lines of text.
-pub fn text_header(header: &Header) -> String {
+/// Returns the header as lines of text.
+pub fn text_header(header: &TraceHeader) -> String {
     let level = match header.level {
         Level::File => "file",
         Level::Block => "block",
@@ -80,30 +90,30 @@ pub fn text_header(header: &Header) -> String {
     let Timestamp { secs, nanos } = header.start;
     format!(
         "teal-trace {VERSION} {level}\nstart {secs}.{nanos:09}\nmachine {}\nsource {}\n{}",
-        Show(&header.machine),
-        Show(&header.source),
+        ShownField(&header.machine),
+        ShownField(&header.source),
         if header.anonymous { "anonymous\n" } else { "" }
     )
 }
 
-/// What is wrong with a line.
+/// Says why a line is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// Reading failed.
     #[error("reading line {line}")]
     Io {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// Why.
+        /// Error of the system call.
         #[source]
         source: io::Error,
     },
-    /// It means nothing.
+    /// The line has no meaning.
     #[error("line {line}: {what}")]
     Wrong {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Fault of the line.
         what: String,
     },
 }
@@ -113,8 +123,8 @@ pub enum LineError {
 pub struct TextReader<R> {
     input: R,
     line: u64,
-    header: Header,
-    /// The first line behind the header.
+    header: TraceHeader,
+    /// First line behind the header.
     first: Option<String>,
 }
 
@@ -122,10 +132,10 @@ impl<R: BufRead> TextReader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`LineError`].
+    /// Returns a [`LineError`].
     pub fn new(input: R) -> Result<Self, LineError> {
         let empty = Text::default();
-        let header = Header {
+        let header = TraceHeader {
             level: Level::File,
             anonymous: false,
             start: Timestamp::default(),
@@ -138,19 +148,21 @@ impl<R: BufRead> TextReader<R> {
             header,
             first: None,
         };
-        let first = this.line()?.unwrap_or_default();
-        this.header.level = match words(&first).as_deref() {
+        let first = this.next_line()?.unwrap_or_default();
+        this.header.level = match split_words(&first).as_deref() {
             Ok(["teal-trace", "1", "file"]) => Level::File,
             Ok(["teal-trace", "1", "block"]) => Level::Block,
             _ => {
-                return Err(this.wrong(
+                return Err(this.line_error(
                     "a trace begins with 'teal-trace 1 file' or 'teal-trace 1 block'".into(),
                 ));
             }
         };
-        while let Some(line) = this.line()? {
-            let said = words(&line).and_then(|words| describe(&mut this.header, &words));
-            if !said.map_err(|what| this.wrong(what))? {
+        // The first line that is not of the header begins the items, and is kept.
+        while let Some(line) = this.next_line()? {
+            let said =
+                split_words(&line).and_then(|words| parse_header_line(&mut this.header, &words));
+            if !said.map_err(|what| this.line_error(what))? {
                 this.first = Some(line);
                 break;
             }
@@ -158,28 +170,29 @@ impl<R: BufRead> TextReader<R> {
         Ok(this)
     }
 
-    /// Returns what stands at the beginning.
-    pub fn header(&self) -> &Header {
+    /// Returns the header.
+    pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
-    /// The line read last, from 1.
+    /// Returns the number of the line read last, from 1.
     pub fn line_number(&self) -> u64 {
         self.line
     }
 
-    fn wrong(&self, what: String) -> LineError {
+    fn line_error(&self, what: String) -> LineError {
         LineError::Wrong {
             line: self.line,
             what,
         }
     }
 
-    /// The next line that says something.
-    fn line(&mut self) -> Result<Option<String>, LineError> {
+    /// Returns the next line that is neither empty nor a remark.
+    fn next_line(&mut self) -> Result<Option<String>, LineError> {
         loop {
             self.line += 1;
             let mut bytes = Vec::new();
+            // One byte more than the limit shows a line that is too long.
             let read = (&mut self.input)
                 .take(LINE_MAX as u64 + 1)
                 .read_until(b'\n', &mut bytes);
@@ -191,9 +204,10 @@ impl<R: BufRead> TextReader<R> {
                 return Ok(None);
             }
             if read > LINE_MAX {
-                return Err(self.wrong(format!("longer than {LINE_MAX} bytes")));
+                return Err(self.line_error(format!("longer than {LINE_MAX} bytes")));
             }
-            let line = String::from_utf8(bytes).map_err(|_| self.wrong("not UTF-8 text".into()))?;
+            let line =
+                String::from_utf8(bytes).map_err(|_| self.line_error("not UTF-8 text".into()))?;
             let line = line.trim();
             if !line.is_empty() && !line.starts_with('#') {
                 return Ok(Some(line.to_owned()));
@@ -203,26 +217,26 @@ impl<R: BufRead> TextReader<R> {
 }
 
 impl<R: BufRead> Iterator for TextReader<R> {
-    type Item = Result<Item, LineError>;
+    type Item = Result<TraceItem, LineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let line = match self.first.take() {
             Some(line) => line,
-            None => match self.line() {
+            None => match self.next_line() {
                 Ok(line) => line?,
                 Err(error) => return Some(Err(error)),
             },
         };
         Some(
-            words(&line)
-                .and_then(|words| item(&words))
-                .map_err(|what| self.wrong(what)),
+            split_words(&line)
+                .and_then(|words| parse_item(&words))
+                .map_err(|what| self.line_error(what)),
         )
     }
 }
 
 /// Splits at blanks, but not inside quotes, up to a remark.
-fn words(line: &str) -> Result<Vec<&str>, String> {
+fn split_words(line: &str) -> Result<Vec<&str>, String> {
     let (mut found, mut start, mut quoted, mut escaped) = (Vec::new(), None, false, false);
     for (at, c) in line.char_indices() {
         match c {
@@ -234,6 +248,7 @@ fn words(line: &str) -> Result<Vec<&str>, String> {
             '"' if !escaped => quoted = !quoted,
             _ => {}
         }
+        // A backslash escapes the next byte, unless it is escaped itself.
         escaped = quoted && c == '\\' && !escaped;
         start.get_or_insert(at);
     }
@@ -244,26 +259,26 @@ fn words(line: &str) -> Result<Vec<&str>, String> {
     Ok(found)
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| format!("'{text}' is no number, or too large"))
 }
 
-/// Seconds with up to nine decimals, as whole seconds and nanoseconds.
-fn decimals(text: &str) -> Result<(&str, u32), String> {
+/// Parses seconds with up to nine decimals into whole seconds and nanoseconds.
+fn parse_decimals(text: &str) -> Result<(&str, u32), String> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 9 || !part.bytes().all(|b| b.is_ascii_digit()) {
         return Err(format!(
             "'{text}' is no time in seconds with at most nine decimals"
         ));
     }
-    Ok((whole, number(&format!("{part:0<9}"))?))
+    Ok((whole, parse_number(&format!("{part:0<9}"))?))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let (whole, nanos) = decimals(text)?;
-    let time = Duration::new(number(whole)?, nanos);
-    // Nanoseconds in 64 bits, as the format has them.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let (whole, nanos) = parse_decimals(text)?;
+    let time = Duration::new(parse_number(whole)?, nanos);
+    // The format has nanoseconds in 64 bits.
     if u64::try_from(time.as_nanos()).is_err() {
         Err(format!("'{text}' is too long a time"))
     } else {
@@ -271,13 +286,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Takes a line of the header; `false` if it is none.
-fn describe(header: &mut Header, words: &[&str]) -> Result<bool, String> {
+/// Takes a line of the header; returns `false` if it is none.
+fn parse_header_line(header: &mut TraceHeader, words: &[&str]) -> Result<bool, String> {
     match words {
         ["start", at] => {
-            let (secs, nanos) = decimals(at)?;
+            let (secs, nanos) = parse_decimals(at)?;
             header.start = Timestamp {
-                secs: number(secs)?,
+                secs: parse_number(secs)?,
                 nanos,
             };
         }
@@ -289,28 +304,33 @@ fn describe(header: &mut Header, words: &[&str]) -> Result<bool, String> {
     Ok(true)
 }
 
-fn item(words: &[&str]) -> Result<Item, String> {
+fn parse_item(words: &[&str]) -> Result<TraceItem, String> {
     Ok(match words {
-        ["called", object, parent, name] => Item::Called(Called {
-            object: number(object)?,
-            parent: number(parent)?,
+        ["called", object, parent, name] => TraceItem::Called(ObjectName {
+            object: parse_number(object)?,
+            parent: parse_number(parent)?,
             name: Text::parse(name)?,
         }),
-        ["process", id, leader, session, name] => Item::Process(Process {
-            id: number(id)?,
-            leader: number(leader)?,
-            session: number(session)?,
+        ["process", id, leader, session, name] => TraceItem::Process(TracedProcess {
+            id: parse_number(id)?,
+            leader: parse_number(leader)?,
+            session: parse_number(session)?,
             name: Text::parse(name)?,
         }),
-        ["dropped", count] => Item::Dropped(number(count)?),
+        ["dropped", count] => TraceItem::Dropped(parse_number(count)?),
         [at, process, object, word, rest @ ..] => {
-            Item::Event(event([at, process, object], word, rest)?)
+            TraceItem::Event(parse_event([at, process, object], word, rest)?)
         }
         _ => return Err(format!("'{}' is no item", words.join(" "))),
     })
 }
 
-fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Result<Event, String> {
+fn parse_event(
+    [at, process, object]: [&str; 3],
+    word: &str,
+    mut rest: &[&str],
+) -> Result<TraceEvent, String> {
+    // Fields come first; the outcome and the latency follow.
     let is_field = |word: &&&str| word.split_once('=').is_some_and(|(key, _)| !key.is_empty());
     let (fields, behind) = rest.split_at(rest.iter().take_while(is_field).count());
     rest = behind;
@@ -327,34 +347,35 @@ fn event([at, process, object]: [&str; 3], word: &str, mut rest: &[&str]) -> Res
             _ => Err(format!("{key}= is there twice")),
         }
     })?;
+    // A field that the action does not have is an error, not a comment.
     if used != fields.len() {
         return Err(format!("'{word}' has no such field: {}", fields.join(" ")));
     }
     let outcome = match rest {
         ["=", value, behind @ ..] => {
             rest = behind;
-            Outcome::Done(number(value)?)
+            EventOutcome::Done(parse_number(value)?)
         }
         ["!", errno, behind @ ..] => {
             rest = behind;
-            Outcome::Failed(
-                number(errno)
+            EventOutcome::Failed(
+                parse_number(errno)
                     .ok()
                     .filter(|e| *e > 0)
                     .ok_or_else(|| format!("'{errno}' is no errno"))?,
             )
         }
-        _ => Outcome::Unknown,
+        _ => EventOutcome::Unknown,
     };
     let latency = match rest {
         [] => None,
-        ["in", time] => Some(seconds(time)?),
+        ["in", time] => Some(parse_seconds(time)?),
         _ => return Err(format!("'{}' means nothing here", rest.join(" "))),
     };
-    Ok(Event {
-        at: seconds(at)?,
-        process: number(process)?,
-        object: number(object)?,
+    Ok(TraceEvent {
+        at: parse_seconds(at)?,
+        process: parse_number(process)?,
+        object: parse_number(object)?,
         action,
         outcome,
         latency,

@@ -1,18 +1,18 @@
-//! A streaming writer: one block in memory.
+//! Writes a trace as a stream, with one block in memory.
 
-use super::event::{Header, Item, Level};
-use super::format::{BLOCK_MAX, Before, BlockHead, block_sum, nanos};
+use super::event::{Level, TraceHeader, TraceItem};
+use super::format::{BLOCK_MAX, BlockHead, PreviousEvent, block_sum, to_nanos};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// A block is written when it has this many bytes of items; the largest item fits behind.
+/// Bytes of items at which a block is written; the largest item fits behind.
 const BLOCK_FULL: usize = 64 << 10;
 
-/// Why an item is not in the trace.
+/// Says why an item is not in the trace.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The trace cannot be written; nothing more is taken. What was written before can be read up
-    /// to its last whole block.
+    /// The trace cannot be written, and takes no more items. Everything up to its last whole block
+    /// can be read.
     #[error("the trace cannot be written")]
     Io(#[from] io::Error),
     /// An earlier write failed.
@@ -21,39 +21,39 @@ pub enum WriteError {
     /// The event is earlier than the one before it. Nothing changed.
     #[error("an event at {at:?} comes after one at {last:?}")]
     Backwards {
-        /// Its time.
+        /// Time of the event.
         at: Duration,
-        /// The time of the one before.
+        /// Time of the event before.
         last: Duration,
     },
-    /// The action does not belong into this trace. Nothing changed.
+    /// The action does not belong to this level. Nothing changed.
     #[error("'{word}' does not belong into a trace of this level")]
     Level {
-        /// The action's word.
+        /// Word of the action.
         word: &'static str,
     },
 }
 
 /// Writes a trace.
 #[derive(Debug)]
-pub struct Writer<W> {
+pub struct TraceWriter<W> {
     out: W,
     level: Level,
     items: Vec<u8>,
     count: u32,
     base: u64,
-    before: Before,
+    before: PreviousEvent,
     number: u32,
     written: u64,
     failed: bool,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> TraceWriter<W> {
     /// Begins a trace with its header.
     ///
     /// # Errors
-    /// [`WriteError::Io`].
-    pub fn new(mut out: W, header: &Header) -> Result<Self, WriteError> {
+    /// Returns [`WriteError::Io`].
+    pub fn new(mut out: W, header: &TraceHeader) -> Result<Self, WriteError> {
         let bytes = header.encode();
         out.write_all(&bytes)?;
         Ok(Self {
@@ -62,23 +62,24 @@ impl<W: Write> Writer<W> {
             items: Vec::with_capacity(BLOCK_FULL),
             count: 0,
             base: 0,
-            before: Before::default(),
+            before: PreviousEvent::default(),
             number: 0,
             written: bytes.len() as u64,
             failed: false,
         })
     }
 
-    /// Appends an item; a block goes out when it is full.
+    /// Appends an item; writes the block when it is full.
     ///
     /// # Errors
-    /// [`WriteError`].
-    pub fn put(&mut self, item: &Item) -> Result<(), WriteError> {
+    /// Returns a [`WriteError`].
+    pub fn write_item(&mut self, item: &TraceItem) -> Result<(), WriteError> {
         if self.failed {
             return Err(WriteError::Failed);
         }
-        if let Item::Event(event) = item {
-            if nanos(event.at) < self.before.at {
+        // Checked before anything is encoded, so that a refused item changes nothing.
+        if let TraceItem::Event(event) = item {
+            if to_nanos(event.at) < self.before.at {
                 return Err(WriteError::Backwards {
                     at: event.at,
                     last: Duration::from_nanos(self.before.at),
@@ -110,49 +111,53 @@ impl<W: Write> Writer<W> {
     /// Writes the items so far as a block of its own.
     ///
     /// # Errors
-    /// [`WriteError::Io`], [`WriteError::Failed`].
+    /// Returns [`WriteError::Io`] or [`WriteError::Failed`].
     pub fn flush(&mut self) -> Result<(), WriteError> {
         if self.count == 0 {
             Ok(())
         } else {
-            self.block(false)
+            self.write_block(false)
         }
     }
 
-    /// Ends the trace; gives back what it was written to.
+    /// Ends the trace; returns the output.
     ///
     /// # Errors
-    /// [`WriteError::Io`], [`WriteError::Failed`].
+    /// Returns [`WriteError::Io`] or [`WriteError::Failed`].
     pub fn finish(mut self) -> Result<W, WriteError> {
-        self.last()?;
+        self.write_last_block()?;
         Ok(self.out)
     }
 
     /// Writes the last block.
-    pub(super) fn last(&mut self) -> Result<(), WriteError> {
-        self.block(true)?;
+    pub(super) fn write_last_block(&mut self) -> Result<(), WriteError> {
+        self.write_block(true)?;
         Ok(self.out.flush()?)
     }
 
-    /// Returns what it was written to, whatever has been.
+    /// Returns the output, whatever has been written.
     pub(super) fn into_out(self) -> W {
         self.out
     }
 
-    /// Bytes written so far.
-    pub fn written(&self) -> u64 {
+    /// Returns the number of bytes written so far.
+    pub fn bytes_written(&self) -> u64 {
         self.written
     }
 
-    /// Items that are not in a written block yet.
-    pub fn waiting(&self) -> u32 {
+    /// Returns the number of items that are not in a written block yet.
+    pub fn unwritten_items(&self) -> u32 {
         self.count
     }
 
-    fn block(&mut self, is_last: bool) -> Result<(), WriteError> {
+    fn write_block(&mut self, is_last: bool) -> Result<(), WriteError> {
         if self.failed {
             return Err(WriteError::Failed);
         }
+        debug_assert!(
+            self.items.len() <= BLOCK_MAX,
+            "a block is too large for its readers"
+        );
         let head = BlockHead {
             number: self.number,
             bytes: self.items.len() as u32,
@@ -165,6 +170,7 @@ impl<W: Write> Writer<W> {
         // One write, so that a process that is killed leaves whole blocks.
         let whole = [&head[..], &self.items, &sum].concat();
         if let Err(error) = self.out.write_all(&whole) {
+            // A partial block may be on the disk now, so nothing can follow it.
             self.failed = true;
             return Err(error.into());
         }
@@ -172,8 +178,9 @@ impl<W: Write> Writer<W> {
         self.number = self.number.wrapping_add(1);
         self.items.clear();
         self.count = 0;
+        // The next block starts its own deltas from this time.
         self.base = self.before.at;
-        self.before = Before {
+        self.before = PreviousEvent {
             at: self.base,
             process: 0,
             object: 0,

@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use std::alloc::System;
 use std::io::{self, BufReader, Write};
 use teal_trace::{
-    Action, Cut, Ending, Event, Header, Item, Level, LineError, Outcome, ReadError, Reader,
-    TextReader, WriteError, Writer, text_header,
+    Action, CutReason, EventOutcome, Level, LineError, ReadError, TextReader, TraceEnding,
+    TraceEvent, TraceHeader, TraceItem, TraceReader, TraceWriter, WriteError, text_header,
 };
 
 #[global_allocator]
@@ -24,19 +24,21 @@ static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 /// at the same time.
 const READER_BYTES: usize = 64 << 20;
 
-pub(crate) fn write(header: &Header, items: &[Item]) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), header).unwrap();
-    items.iter().for_each(|item| writer.put(item).unwrap());
+pub(crate) fn write(header: &TraceHeader, items: &[TraceItem]) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
+    items
+        .iter()
+        .for_each(|item| writer.write_item(item).unwrap());
     writer.finish().unwrap()
 }
 
-pub(crate) fn read(bytes: &[u8]) -> (Vec<Item>, Ending) {
-    let mut reader = Reader::new(bytes).unwrap();
+pub(crate) fn read(bytes: &[u8]) -> (Vec<TraceItem>, TraceEnding) {
+    let mut reader = TraceReader::new(bytes).unwrap();
     let items = reader.by_ref().map(Result::unwrap).collect();
     (items, reader.ending().unwrap().clone())
 }
 
-fn to_text(header: &Header, items: &[Item]) -> String {
+fn to_text(header: &TraceHeader, items: &[TraceItem]) -> String {
     text_header(header)
         + &items
             .iter()
@@ -44,18 +46,18 @@ fn to_text(header: &Header, items: &[Item]) -> String {
             .collect::<String>()
 }
 
-fn reads(at: u64) -> Item {
+fn reads(at: u64) -> TraceItem {
     let action = Action::Read {
         offset: at * 4096,
         length: 4096,
     };
     let at = std::time::Duration::from_micros(at);
-    Item::Event(Event {
+    TraceItem::Event(TraceEvent {
         at,
         process: 7,
         object: 3,
         action,
-        outcome: Outcome::Done(4096),
+        outcome: EventOutcome::Done(4096),
         latency: Some(at),
     })
 }
@@ -66,9 +68,9 @@ proptest! {
     #[test]
     fn what_is_written_is_read_again((header, items) in header().prop_flat_map(|h| (Just(h.clone()), items(h.level)))) {
         let bytes = write(&header, &items);
-        let reader = Reader::new(&bytes[..]).unwrap();
+        let reader = TraceReader::new(&bytes[..]).unwrap();
         prop_assert_eq!(reader.header(), &header);
-        prop_assert_eq!(read(&bytes), (items, Ending::Complete));
+        prop_assert_eq!(read(&bytes), (items, TraceEnding::Complete));
     }
 
     #[test]
@@ -87,27 +89,27 @@ proptest! {
         (header, items) in header().prop_flat_map(|h| (Just(h.clone()), items(h.level))),
         share in 0.0..1.0_f64,
     ) {
-        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), &header).unwrap();
         // Items of every block, and where it ends.
-        let mut blocks = vec![(0, writer.written())];
+        let mut blocks = vec![(0, writer.bytes_written())];
         for (n, item) in items.iter().enumerate() {
-            writer.put(item).unwrap();
+            writer.write_item(item).unwrap();
             if n % 3 == 2 {
                 writer.flush().unwrap();
-                blocks.push((n + 1, writer.written()));
+                blocks.push((n + 1, writer.bytes_written()));
             }
         }
         let bytes = writer.finish().unwrap();
         let cut = (bytes.len() as f64 * share) as usize;
-        match Reader::new(&bytes[..cut]) {
+        match TraceReader::new(&bytes[..cut]) {
             Ok(mut reader) => {
                 let back: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
                 let whole = blocks.iter().rev().position(|(_, end)| *end <= cut as u64).unwrap();
                 let (count, end) = blocks[blocks.len() - 1 - whole];
                 prop_assert_eq!(&back, &items[..count]);
-                let why = if cut as u64 == end { Cut::Nothing } else { Cut::Part };
+                let why = if cut as u64 == end { CutReason::Nothing } else { CutReason::Part };
                 let number = (blocks.len() - 1 - whole) as u64;
-                prop_assert_eq!(reader.ending(), Some(&Ending::CutOff { at: end, blocks: number, why }));
+                prop_assert_eq!(reader.ending(), Some(&TraceEnding::CutOff { at: end, blocks: number, why }));
             }
             Err(ReadError::Header { .. } | ReadError::Foreign { .. }) => prop_assert!((cut as u64) < blocks[0].1),
             Err(other) => prop_assert!(false, "{other}"),
@@ -123,22 +125,22 @@ proptest! {
         let good = write(&header, &items);
         let mut bad = good.clone();
         bad[place.index(good.len())] ^= 1_u8 << bit;
-        if let Ok(mut reader) = Reader::new(&bad[..]) {
+        if let Ok(mut reader) = TraceReader::new(&bad[..]) {
             let back: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
             prop_assert!(items.starts_with(&back));
-            let is_cut = matches!(reader.ending(), Some(Ending::CutOff { .. }));
+            let is_cut = matches!(reader.ending(), Some(TraceEnding::CutOff { .. }));
             prop_assert!(is_cut);
         }
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
-        let mut sound = write(&Header { level: Level::File, ..any::plain() }, &[]);
+        let mut sound = write(&TraceHeader { level: Level::File, ..any::plain() }, &[]);
         let head = sound.len() - 32;
         sound.truncate(head);
         for input in [bytes.clone(), [&sound[..], &bytes].concat(), [&sound[..], b"TBLK\0\0\0\0", &bytes].concat()] {
             MEMORY.set_limit(MEMORY.allocated() + READER_BYTES).unwrap();
-            if let Ok(reader) = Reader::new(&input[..]) {
+            if let Ok(reader) = TraceReader::new(&input[..]) {
                 reader.for_each(|item| drop(item.unwrap()));
             }
             if let Ok(reader) = TextReader::new(&input[..]) {
@@ -162,7 +164,7 @@ proptest! {
         MEMORY.set_limit(MEMORY.allocated() + READER_BYTES).unwrap();
         let (read, ending) = read(&bytes);
         prop_assert!(read.len() <= count as usize);
-        let is_cut = matches!(ending, Ending::CutOff { why: Cut::Item(_) | Cut::Nothing, .. });
+        let is_cut = matches!(ending, TraceEnding::CutOff { why: CutReason::Item(_) | CutReason::Nothing, .. });
         prop_assert!(is_cut, "{:?}", ending);
     }
 }
@@ -170,10 +172,10 @@ proptest! {
 #[test]
 fn a_long_trace_is_written_and_read_block_by_block() {
     let count = 200_000;
-    let mut writer = Writer::new(Vec::new(), &any::plain()).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), &any::plain()).unwrap();
     for n in 0..count {
-        writer.put(&reads(n)).unwrap();
-        assert!(writer.waiting() < 64 << 10);
+        writer.write_item(&reads(n)).unwrap();
+        assert!(writer.unwritten_items() < 64 << 10);
     }
     let bytes = writer.finish().unwrap();
     assert!(
@@ -181,39 +183,39 @@ fn a_long_trace_is_written_and_read_block_by_block() {
         "an event takes less than 20 bytes: {}",
         bytes.len()
     );
-    let mut reader = Reader::new(&bytes[..]).unwrap();
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
     assert!(
         reader
             .by_ref()
             .map(Result::unwrap)
             .eq((0..count).map(reads))
     );
-    assert_eq!(reader.ending(), Some(&Ending::Complete));
+    assert_eq!(reader.ending(), Some(&TraceEnding::Complete));
 }
 
 #[test]
 fn what_does_not_fit_is_refused_and_leaves_no_trace() {
-    let mut writer = Writer::new(Vec::new(), &any::plain()).unwrap();
-    writer.put(&reads(5)).unwrap();
+    let mut writer = TraceWriter::new(Vec::new(), &any::plain()).unwrap();
+    writer.write_item(&reads(5)).unwrap();
     assert!(matches!(
-        writer.put(&reads(4)),
+        writer.write_item(&reads(4)),
         Err(WriteError::Backwards { .. })
     ));
-    let Item::Event(event) = reads(6) else {
+    let TraceItem::Event(event) = reads(6) else {
         unreachable!()
     };
-    let block = Item::Event(Event {
+    let block = TraceItem::Event(TraceEvent {
         action: Action::Flush {},
         ..event
     });
     assert!(matches!(
-        writer.put(&block),
+        writer.write_item(&block),
         Err(WriteError::Level { word: "bflush" })
     ));
-    writer.put(&reads(5)).unwrap();
+    writer.write_item(&reads(5)).unwrap();
     assert_eq!(
         read(&writer.finish().unwrap()),
-        (vec![reads(5), reads(5)], Ending::Complete)
+        (vec![reads(5), reads(5)], TraceEnding::Complete)
     );
 }
 
@@ -237,14 +239,14 @@ impl Write for Full {
 #[test]
 fn after_a_failed_write_nothing_is_taken_and_what_is_whole_is_read() {
     let mut full = Full(Vec::new(), 100_000);
-    let mut writer = Writer::new(&mut full, &any::plain()).unwrap();
+    let mut writer = TraceWriter::new(&mut full, &any::plain()).unwrap();
     let failed = (0..100_000)
-        .map(|n| writer.put(&reads(n)))
+        .map(|n| writer.write_item(&reads(n)))
         .find_map(Result::err)
         .unwrap();
     assert!(matches!(failed, WriteError::Io(e) if e.kind() == io::ErrorKind::StorageFull));
     assert!(matches!(
-        writer.put(&reads(200_000)),
+        writer.write_item(&reads(200_000)),
         Err(WriteError::Failed)
     ));
     assert!(matches!(writer.finish(), Err(WriteError::Failed)));
@@ -253,9 +255,9 @@ fn after_a_failed_write_nothing_is_taken_and_what_is_whole_is_read() {
     assert!(
         matches!(
             ending,
-            Ending::CutOff {
+            TraceEnding::CutOff {
                 blocks: 1,
-                why: Cut::Part,
+                why: CutReason::Part,
                 ..
             }
         ),
@@ -265,7 +267,7 @@ fn after_a_failed_write_nothing_is_taken_and_what_is_whole_is_read() {
 
 #[test]
 fn foreign_and_newer_files_are_refused_with_a_reason() {
-    let said = |bytes: &[u8]| Reader::new(bytes).unwrap_err().to_string();
+    let said = |bytes: &[u8]| TraceReader::new(bytes).unwrap_err().to_string();
     assert!(said(b"").contains("begins with []"));
     assert!(said(b"#!/bin/sh\n").contains("not a TealFS trace"));
     let good = write(&any::plain(), &[reads(1)]);
@@ -279,7 +281,7 @@ fn foreign_and_newer_files_are_refused_with_a_reason() {
     assert!(said(&newer).contains("version 2"));
     let two = [&good[..], &good].concat();
     assert!(
-        matches!(read(&two), (items, Ending::CutOff { why: Cut::Foreign, .. }) if items == [reads(1)])
+        matches!(read(&two), (items, TraceEnding::CutOff { why: CutReason::Foreign, .. }) if items == [reads(1)])
     );
 }
 

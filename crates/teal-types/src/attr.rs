@@ -1,4 +1,4 @@
-//! What `stat` shows of an object.
+//! The attributes of an object, as `stat` shows them.
 
 use crate::{ObjectNo, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,8 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The stored code: the `S_IFMT` bits of `st_mode` shifted right by 12, which is also the
+    /// Returns the stored code: the `S_IFMT` bits of `st_mode` shifted right by 12, which is also
+    /// the
     /// `d_type` of readdir.
     pub const fn code(self) -> u8 {
         match self {
@@ -36,8 +37,9 @@ impl FileType {
             Self::Socket => 12,
         }
     }
-    /// The type of a stored code.
+    /// Returns the type of a stored code.
     pub const fn from_code(code: u8) -> Option<Self> {
+        // The gaps are codes that Linux does not use, or uses for nothing that is stored.
         Some(match code {
             1 => Self::Fifo,
             2 => Self::Char,

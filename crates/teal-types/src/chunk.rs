@@ -1,4 +1,4 @@
-//! The name of a chunk: what a server calls a piece of content.
+//! The name of a chunk: a piece of content at a server.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ impl ChunkId {
     pub const fn new(raw: [u8; 32]) -> Self {
         Self(raw)
     }
-    /// The digest, as stored.
+    /// Returns the digest, as stored.
     pub const fn get(&self) -> &[u8; 32] {
         &self.0
     }

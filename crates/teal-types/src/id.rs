@@ -11,7 +11,7 @@ impl VolumeId {
     pub const fn new(raw: u32) -> Self {
         Self(raw)
     }
-    /// The raw number, as stored.
+    /// Returns the raw number, as stored.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -34,7 +34,7 @@ impl ObjectNo {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
-    /// The raw number, as stored and as shown in `st_ino`.
+    /// Returns the raw number, as stored and as shown in `st_ino`.
     pub const fn get(self) -> u64 {
         self.0
     }

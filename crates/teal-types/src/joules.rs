@@ -3,7 +3,8 @@
 //! Integers, so that a simulation gives the same result on every machine. Arithmetic saturates:
 //! 2^64 uJ are what a gigawatt gives in five hours.
 
-use crate::Span;
+use crate::TimeSpan;
+use crate::decimal::decimal;
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul};
 
@@ -12,23 +13,23 @@ use std::ops::{Add, AddAssign, Mul};
 pub struct Power(u64);
 
 impl Power {
-    /// Nothing.
+    /// No power.
     pub const ZERO: Self = Self(0);
-    /// Microwatts.
-    pub const fn microwatts(raw: u64) -> Self {
+    /// Makes a power of so many microwatts.
+    pub const fn from_microwatts(raw: u64) -> Self {
         Self(raw)
     }
-    /// Milliwatts.
-    pub const fn milliwatts(raw: u64) -> Self {
+    /// Makes a power of so many milliwatts.
+    pub const fn from_milliwatts(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000))
     }
-    /// The microwatts.
+    /// Returns the microwatts.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// This much less, at least nothing.
+    /// Returns this much less, at least nothing.
     #[must_use]
-    pub const fn less(self, other: Self) -> Self {
+    pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
@@ -47,10 +48,12 @@ impl std::iter::Sum for Power {
 }
 
 /// Rounded to the nearest microjoule, halves up.
-impl Mul<Span> for Power {
+impl Mul<TimeSpan> for Power {
     type Output = Energy;
-    fn mul(self, span: Span) -> Energy {
+    fn mul(self, span: TimeSpan) -> Energy {
+        // Microwatts times nanoseconds are femtojoules, and 10^9 of them a microjoule.
         let femtojoules = u128::from(self.0) * u128::from(span.get());
+        // Half a microjoule more, so that the division rounds to the nearest.
         Energy(u64::try_from((femtojoules + 500_000_000) / 1_000_000_000).unwrap_or(u64::MAX))
     }
 }
@@ -72,27 +75,27 @@ impl fmt::Display for Power {
 pub struct Energy(u64);
 
 impl Energy {
-    /// Nothing.
+    /// No energy.
     pub const ZERO: Self = Self(0);
-    /// Microjoules.
-    pub const fn microjoules(raw: u64) -> Self {
+    /// Makes an energy of so many microjoules.
+    pub const fn from_microjoules(raw: u64) -> Self {
         Self(raw)
     }
-    /// Millijoules.
-    pub const fn millijoules(raw: u64) -> Self {
+    /// Makes an energy of so many millijoules.
+    pub const fn from_millijoules(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000))
     }
-    /// Joules.
-    pub const fn joules(raw: u64) -> Self {
+    /// Makes an energy of so many joules.
+    pub const fn from_joules(raw: u64) -> Self {
         Self(raw.saturating_mul(1_000_000))
     }
-    /// The microjoules.
+    /// Returns the microjoules.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// This much less, at least nothing.
+    /// Returns this much less, at least nothing.
     #[must_use]
-    pub const fn less(self, other: Self) -> Self {
+    pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
@@ -136,27 +139,6 @@ impl fmt::Display for Energy {
     }
 }
 
-/// Writes `raw / unit` with that many places, rounded, halves up.
-pub(crate) fn decimal(
-    f: &mut fmt::Formatter<'_>,
-    raw: u128,
-    unit: u128,
-    places: u32,
-) -> fmt::Result {
-    let scale = 10_u128.pow(places);
-    let scaled = (raw * scale + unit / 2) / unit;
-    if places == 0 {
-        return write!(f, "{scaled}");
-    }
-    write!(
-        f,
-        "{}.{:0width$}",
-        scaled / scale,
-        scaled % scale,
-        width = places as usize
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,30 +146,30 @@ mod tests {
     #[test]
     fn power_over_time_is_energy() {
         assert_eq!(
-            Power::milliwatts(637) * Span::millis(12),
-            Energy::microjoules(7_644)
+            Power::from_milliwatts(637) * TimeSpan::from_millis(12),
+            Energy::from_microjoules(7_644)
         );
         assert_eq!(
-            Power::microwatts(1) * Span::nanos(499_999_999),
+            Power::from_microwatts(1) * TimeSpan::from_nanos(499_999_999),
             Energy::ZERO
         );
         assert_eq!(
-            Power::microwatts(1) * Span::nanos(500_000_000),
-            Energy::microjoules(1)
+            Power::from_microwatts(1) * TimeSpan::from_nanos(500_000_000),
+            Energy::from_microjoules(1)
         );
         assert_eq!(
-            Power::microwatts(u64::MAX) * Span::MAX,
-            Energy::microjoules(u64::MAX)
+            Power::from_microwatts(u64::MAX) * TimeSpan::MAX,
+            Energy::from_microjoules(u64::MAX)
         );
     }
 
     #[test]
     fn energy_prints_for_people() {
-        let printed =
-            [7, 7_644, 41_000_000, 5_240_125_000].map(|raw| Energy::microjoules(raw).to_string());
+        let printed = [7, 7_644, 41_000_000, 5_240_125_000]
+            .map(|raw| Energy::from_microjoules(raw).to_string());
         assert_eq!(printed, ["7 uJ", "7.64 mJ", "41.00 J", "5.24 kJ"]);
         assert_eq!(
-            [Power::milliwatts(61), Power::milliwatts(1_190)].map(|p| p.to_string()),
+            [Power::from_milliwatts(61), Power::from_milliwatts(1_190)].map(|p| p.to_string()),
             ["61 mW", "1.19 W"]
         );
     }

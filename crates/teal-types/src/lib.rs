@@ -1,4 +1,5 @@
-//! The words every room of TealFS shares: ids, positions, names, attributes, operations and units.
+//! The types that every crate of TealFS shares: ids, positions, names, attributes, operations and
+//! units.
 //!
 //! # Guarantees
 //! 1. Nothing here reads a clock, a file or a random number.
@@ -9,6 +10,7 @@
 mod attr;
 mod batch;
 mod chunk;
+mod decimal;
 mod id;
 mod joules;
 pub mod limits;
@@ -26,11 +28,12 @@ pub use chunk::ChunkId;
 pub use id::{ObjectNo, VolumeId};
 pub use joules::{Energy, Power};
 pub use name::{NAME_MAX, Name, NameError};
-pub use position::{CommitSeq, Lsn, Stamp};
-pub use ranges::Ranges;
+pub use position::{CommitSeq, Lsn, UpdateId};
+pub use ranges::ByteRanges;
 pub use replica::{
-    Attributes, ContentChange, LEASE, Link, Op, Piece, REPLICATED_LIMIT, Source, Version,
+    ContentChange, ContentPiece, HardLink, LEASE, ObjectVersion, Op, PieceSource, REPLICATED_LIMIT,
+    ReplicatedAttributes,
 };
-pub use span::{Span, Time};
+pub use span::{Time, TimeSpan};
 pub use time::Timestamp;
 pub use units::{BLOCK, Block, Bytes, SECTOR, Sector};

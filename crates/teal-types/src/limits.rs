@@ -12,7 +12,7 @@
 //! The length of a name is [`NAME_MAX`](crate::NAME_MAX), and object numbers end at
 //! [`REPLICATED_LIMIT`](crate::REPLICATED_LIMIT).
 
-use crate::{Attributes, Timestamp, Version};
+use crate::{ObjectVersion, ReplicatedAttributes, Timestamp};
 
 /// The most names of one object.
 pub const LINKS_MAX: usize = 1000;
@@ -53,17 +53,20 @@ pub const BATCH_BYTES_MAX: u64 = 256 << 20;
 /// The most parts in which the operations of one batch are sent.
 pub const BATCH_PARTS_MAX: u32 = 4096;
 
-/// Bytes that an extended attribute with a name and a value of these lengths counts for
+/// Returns the bytes that an extended attribute with a name and a value of these lengths counts for
 /// [`XATTRS_BYTES_MAX`].
 pub const fn xattr_bytes(name: usize, value: usize) -> usize {
     name + value + XATTR_EACH
 }
 
-/// Bytes of all extended attributes of an object, as they count for [`XATTRS_BYTES_MAX`].
+/// Returns the bytes of all extended attributes of an object, as they count for
+/// [`XATTRS_BYTES_MAX`].
 pub fn xattrs_bytes<'a>(all: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> usize {
-    all.into_iter()
-        .map(|(name, value)| xattr_bytes(name.len(), value.len()))
-        .sum()
+    let mut bytes = 0;
+    for (name, value) in all {
+        bytes += xattr_bytes(name.len(), value.len());
+    }
+    bytes
 }
 
 impl Timestamp {
@@ -73,7 +76,7 @@ impl Timestamp {
     }
 }
 
-impl Attributes {
+impl ReplicatedAttributes {
     /// Returns whether an object can have these.
     pub const fn are_valid(&self) -> bool {
         self.perm <= PERM_MAX
@@ -83,61 +86,54 @@ impl Attributes {
     }
 }
 
-impl Version {
-    /// Returns which limit a state exceeds, in words: servers of earlier versions had others.
+impl ObjectVersion {
+    /// Returns in words which limit a state exceeds: servers of earlier versions had others.
     pub fn beyond_limits(&self) -> Option<String> {
-        let of = |what: &str, has: usize, most: usize| {
-            (has > most).then(|| format!("{what}: {has}, at most {most}"))
-        };
-        let xattrs = self
-            .xattrs
-            .iter()
-            .map(|(name, value)| (&name[..], &value[..]));
-        let longest_name = self
-            .xattrs
-            .iter()
-            .map(|(name, _)| name.len())
-            .max()
-            .unwrap_or(0);
-        let longest_value = self
-            .xattrs
-            .iter()
-            .map(|(_, value)| value.len())
-            .max()
-            .unwrap_or(0);
-        let why = of("names", self.links.len(), LINKS_MAX)
-            .or_else(|| of("bytes of its symbolic link", self.target.len(), TARGET_MAX))
-            .or_else(|| {
-                of(
-                    "bytes of the name of an extended attribute",
-                    longest_name,
-                    XATTR_NAME_MAX,
-                )
-            })
-            .or_else(|| {
-                of(
-                    "bytes of an extended attribute",
-                    longest_value,
-                    XATTR_VALUE_MAX,
-                )
-            })
-            .or_else(|| {
-                of(
-                    "bytes of extended attributes",
-                    xattrs_bytes(xattrs),
-                    XATTRS_BYTES_MAX,
-                )
-            })
-            .or_else(|| {
-                (self.size > FILE_MAX).then(|| format!("bytes: {}, at most {FILE_MAX}", self.size))
-            })
-            .or_else(|| {
-                (!self.attributes.are_valid())
-                    .then(|| "permissions or times that no object has".to_owned())
-            })?;
+        let excess = self.excess()?;
         Some(format!(
-            "at the server it is beyond what a volume can hold ({why})"
+            "at the server it is beyond what a volume can hold ({excess})"
         ))
+    }
+
+    /// Returns the first limit that the state exceeds, with both figures.
+    fn excess(&self) -> Option<String> {
+        let mut longest_name = 0;
+        let mut longest_value = 0;
+        let mut total = 0;
+        for (name, value) in &self.xattrs {
+            longest_name = longest_name.max(name.len());
+            longest_value = longest_value.max(value.len());
+            total += xattr_bytes(name.len(), value.len());
+        }
+        let sizes = [
+            ("names", self.links.len(), LINKS_MAX),
+            ("bytes of its symbolic link", self.target.len(), TARGET_MAX),
+            (
+                "bytes of the name of an extended attribute",
+                longest_name,
+                XATTR_NAME_MAX,
+            ),
+            (
+                "bytes of an extended attribute",
+                longest_value,
+                XATTR_VALUE_MAX,
+            ),
+            ("bytes of extended attributes", total, XATTRS_BYTES_MAX),
+        ];
+        // The first one is enough for a message.
+        for (what, size, limit) in sizes {
+            if size > limit {
+                return Some(format!("{what}: {size}, at most {limit}"));
+            }
+        }
+        // Apart from the others: a size of a file is no `usize`.
+        if self.size > FILE_MAX {
+            return Some(format!("bytes: {}, at most {FILE_MAX}", self.size));
+        }
+        if !self.attributes.are_valid() {
+            return Some("permissions or times that no object has".to_owned());
+        }
+        None
     }
 }
 

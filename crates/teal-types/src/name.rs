@@ -10,7 +10,7 @@ pub const NAME_MAX: usize = 255;
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Name(Box<[u8]>);
 
-/// Why bytes are no [`Name`].
+/// The reason for which bytes are no [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Longer than [`NAME_MAX`] bytes.
@@ -30,6 +30,7 @@ impl Name {
         if bytes.len() > NAME_MAX {
             return Err(NameError::TooLong);
         }
+        // `.` and `..` are not stored: each directory knows itself and its parent.
         if bytes.is_empty()
             || bytes == b"."
             || bytes == b".."
@@ -39,7 +40,7 @@ impl Name {
         }
         Ok(Self(bytes.into()))
     }
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -15,11 +15,11 @@ impl Lsn {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
-    /// The raw count, as stored.
+    /// Returns the raw count, as stored.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The position after this one.
+    /// Returns the position after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -30,7 +30,7 @@ impl Lsn {
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
-pub struct Stamp {
+pub struct UpdateId {
     /// The replica that made the update.
     pub replica: ReplicaNo,
     /// Which life of that replica; a store restored from a copy starts a new one.
@@ -50,7 +50,7 @@ impl CommitSeq {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
-    /// The raw count, as stored.
+    /// Returns the raw count, as stored.
     pub const fn get(self) -> u64 {
         self.0
     }

@@ -1,10 +1,10 @@
-//! What replicas of a volume tell each other: the state of an object, and the operations that
-//! change it.
+//! The messages of replicas about a volume: the state of an object, and the operations that change
+//! it.
 //!
 //! # Guarantees
-//! 1. An operation names what its author had seen ([`Op`]: `base`), so that whoever commits it can
-//!    tell a conflict from a successor.
-//! 2. A [`Version`] is a state, not a change: installing it twice, or an older one after a newer
+//! 1. An operation names the commit that its author had seen ([`Op`]: `base`), so that the server
+//!    can tell a conflict from a successor.
+//! 2. An [`Version`] is a state, not a change: installing it twice, or an older one after a newer
 //!    one, is harmless.
 
 use crate::{ChunkId, CommitSeq, FileType, Name, ObjectNo, Timestamp};
@@ -19,7 +19,7 @@ pub const REPLICATED_LIMIT: u64 = 1 << 52;
 
 /// One name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Link {
+pub struct HardLink {
     /// The directory it is in.
     pub dir: ObjectNo,
     /// The name there.
@@ -28,7 +28,7 @@ pub struct Link {
 
 /// The attributes that are the same on every replica. The access time is each replica's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct Attributes {
+pub struct ReplicatedAttributes {
     /// Permission bits with set-user-id, set-group-id and sticky.
     pub perm: u16,
     /// Owner.
@@ -45,9 +45,9 @@ pub struct Attributes {
     pub btime: Timestamp,
 }
 
-/// Where a piece of content comes from.
+/// The source of a piece of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Source {
+pub enum PieceSource {
     /// Bytes of a chunk from this offset on.
     Chunk {
         /// The chunk's name.
@@ -61,13 +61,13 @@ pub enum Source {
 
 /// A part of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Piece {
-    /// Where in the file, in bytes.
+pub struct ContentPiece {
+    /// The offset in the file, in bytes.
     pub offset: u64,
     /// Bytes, at least one.
     pub len: u64,
-    /// What is there.
-    pub source: Source,
+    /// The source of the bytes.
+    pub source: PieceSource,
 }
 
 /// A change of a file's content: first cut to `cut` bytes if it was longer, then `pieces`, then the
@@ -84,11 +84,11 @@ pub struct ContentChange {
     /// Modification time.
     pub mtime: Timestamp,
     /// New content, ascending, not overlapping, all below `size`.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ContentPiece>,
 }
 
-/// One operation of a batch that a client sends. `base`: what its author had applied when it made
-/// its first change to this component.
+/// One operation of a batch that a client sends. `base` is the commit that its author had applied
+/// when it made its first change to this component.
 ///
 /// Within a batch the order is: [`Create`](Self::Create)s; removals ([`Remove`](Self::Remove) and
 /// the first half of [`Move`](Self::Move)); placements ([`Place`](Self::Place) and the second
@@ -102,60 +102,60 @@ pub enum Op {
         /// Its type.
         kind: FileType,
         /// Its attributes.
-        attributes: Attributes,
-        /// Where a symbolic link leads; empty for others.
+        attributes: ReplicatedAttributes,
+        /// The target of a symbolic link; empty for others.
         target: Vec<u8>,
     },
     /// A name goes; with its last one the object.
     Remove {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What the author had seen.
+        /// The commit that the author had seen.
         base: CommitSeq,
-        /// Which.
-        link: Link,
+        /// The name.
+        link: HardLink,
         /// When, by the author's clock: becomes the directory's modification time.
         time: Timestamp,
     },
     /// A name comes.
     Place {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What the author had seen.
+        /// The commit that the author had seen.
         base: CommitSeq,
-        /// Which.
-        link: Link,
+        /// The name.
+        link: HardLink,
         /// When, by the author's clock.
         time: Timestamp,
     },
     /// A name becomes another, at once.
     Move {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What the author had seen.
+        /// The commit that the author had seen.
         base: CommitSeq,
         /// The name that goes.
-        from: Link,
+        from: HardLink,
         /// The name that comes.
-        to: Link,
+        to: HardLink,
         /// When, by the author's clock.
         time: Timestamp,
     },
-    /// All attributes; the modification time of a directory only if nobody else has changed its
-    /// entries since.
+    /// All attributes; the modification time of a directory only if its entries have not been
+    /// changed by another replica since.
     SetAttributes {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What the author had seen.
+        /// The commit that the author had seen.
         base: CommitSeq,
         /// The new ones.
-        attributes: Attributes,
+        attributes: ReplicatedAttributes,
     },
     /// One extended attribute is set, or goes.
     SetXattr {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What the author had seen.
+        /// The commit that the author had seen.
         base: CommitSeq,
         /// Its name with the prefix.
         name: Vec<u8>,
@@ -165,18 +165,18 @@ pub enum Op {
     },
     /// Content changes.
     SetContent {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What the author had seen.
+        /// The commit that the author had seen.
         base: CommitSeq,
-        /// What.
+        /// The change.
         change: ContentChange,
     },
     /// Content was put behind the end of a file, and nothing else was done to it since `base`.
     Append {
-        /// Whose.
+        /// The object.
         object: ObjectNo,
-        /// What the author had seen.
+        /// The commit that the author had seen.
         base: CommitSeq,
         /// The tail, as if directly behind what the author had seen: it begins at `cut`, all pieces
         /// lie behind that, and it ends at `size`. Others may have appended since: then the server
@@ -186,7 +186,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The object it changes.
+    /// Returns the object that the operation changes.
     pub const fn object(&self) -> ObjectNo {
         match self {
             Self::Create { object, .. }
@@ -203,23 +203,23 @@ impl Op {
 
 /// The state of an object at the server, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Version {
+pub struct ObjectVersion {
     /// Which object.
     pub object: ObjectNo,
     /// Its type.
     pub kind: FileType,
     /// Its attributes.
-    pub attributes: Attributes,
+    pub attributes: ReplicatedAttributes,
     /// The commit that changed the attributes last.
     pub attr_seq: CommitSeq,
     /// Bytes of content.
     pub size: u64,
     /// The commit that changed the content last.
     pub data_seq: CommitSeq,
-    /// Where a symbolic link leads; empty for others.
+    /// The target of a symbolic link; empty for others.
     pub target: Vec<u8>,
     /// All its names.
-    pub links: Vec<Link>,
+    pub links: Vec<HardLink>,
     /// The commit that changed the names last.
     pub link_seq: CommitSeq,
     /// All extended attributes, by name.
@@ -228,9 +228,9 @@ pub struct Version {
     pub xattr_seq: CommitSeq,
 }
 
-impl Version {
-    /// The commit that changed it last.
-    pub fn seq(&self) -> CommitSeq {
+impl ObjectVersion {
+    /// Returns the commit that changed the object last.
+    pub fn last_change(&self) -> CommitSeq {
         self.attr_seq
             .max(self.data_seq)
             .max(self.link_seq)

@@ -14,7 +14,7 @@ impl Bytes {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
-    /// The count.
+    /// Returns the count.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -31,15 +31,15 @@ impl Sector {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
-    /// The sector number.
+    /// Returns the sector number.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The byte offset on the device.
-    pub const fn byte(self) -> u64 {
+    /// Returns the byte offset on the device.
+    pub const fn byte_offset(self) -> u64 {
         self.0 * SECTOR
     }
-    /// `count` sectors further.
+    /// Returns the sector that is `count` sectors further.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0 + count)
@@ -55,16 +55,16 @@ impl Block {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
-    /// The block number.
+    /// Returns the block number.
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// The byte offset in the file.
-    pub const fn byte(self) -> u64 {
+    /// Returns the byte offset in the file.
+    pub const fn byte_offset(self) -> u64 {
         self.0 * BLOCK
     }
-    /// The block that holds byte `offset`.
-    pub const fn of(offset: u64) -> Self {
+    /// Returns the block that holds byte `offset`.
+    pub const fn containing(offset: u64) -> Self {
         Self(offset / BLOCK)
     }
 }

@@ -1,11 +1,11 @@
 //! How operations tell the replica what they change, in the batch of the change.
 
-use teal_log::{Cost, Locked, NewObject, StoreError};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError};
 use teal_types::{CommitSeq, ObjectNo};
 
 /// The state of a file that a change of its content was made in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base {
+pub enum ChangeBase {
     /// The state at the position of this replica.
     Position,
     /// The state of this commit at the latest: no program here was given a later one.
@@ -18,7 +18,7 @@ pub enum Base {
 
 /// What of an object changes.
 #[derive(Debug, Clone, Copy)]
-pub enum Change<'a> {
+pub enum ObjectChange<'a> {
     /// Its attributes.
     Attributes,
     /// Its content from an offset to another.
@@ -28,7 +28,7 @@ pub enum Change<'a> {
         /// Behind the last byte.
         to: u64,
         /// The state it was changed in.
-        base: Base,
+        base: ChangeBase,
     },
     /// Its content behind its end, from there to another offset.
     Append {
@@ -37,14 +37,14 @@ pub enum Change<'a> {
         /// The new end.
         to: u64,
         /// The state it was changed in.
-        base: Base,
+        base: ChangeBase,
     },
     /// Its size was less meanwhile, or is now.
     Truncate {
         /// The least size.
         size: u64,
         /// The state it was changed in.
-        base: Base,
+        base: ChangeBase,
     },
     /// An extended attribute.
     Xattr(&'a [u8]),
@@ -58,7 +58,7 @@ pub enum Change<'a> {
 ///
 /// A record is written into the operation's batch under the object's lock, so it is durable exactly
 /// when the change is, and it cannot fail later than the change.
-pub trait Changes: Send + Sync {
+pub trait ChangeRecorder: Send + Sync {
     /// Returns the cost of an operation with what recording its changes takes.
     fn with_record(&self, cost: Cost) -> Cost;
 
@@ -66,7 +66,11 @@ pub trait Changes: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::NoSpace`] when there are no more numbers; what the store met.
-    fn create(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError>;
+    fn create(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        new: NewObject,
+    ) -> Result<ObjectNo, StoreError>;
 
     /// Records that something of a locked object changes.
     ///
@@ -74,18 +78,18 @@ pub trait Changes: Send + Sync {
     /// What the store met.
     fn record(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         no: ObjectNo,
-        change: Change<'_>,
+        change: ObjectChange<'_>,
     ) -> Result<(), StoreError>;
 
     /// Gives a locked object without a name back, and its space, and records that it is gone.
     ///
     /// # Errors
     /// What the store met.
-    fn give_back(&self, locked: &mut Locked<'_>, no: ObjectNo) -> Result<(), StoreError> {
-        locked.free(no)?;
-        self.record(locked, no, Change::Gone)
+    fn give_back(&self, locked: &mut LockedObjects<'_>, no: ObjectNo) -> Result<(), StoreError> {
+        locked.free_object(no)?;
+        self.record(locked, no, ObjectChange::Gone)
     }
 
     /// Checks whether a locked object without a name waits for the one it has at the server, and
@@ -93,13 +97,13 @@ pub trait Changes: Send + Sync {
     ///
     /// # Errors
     /// What the store met.
-    fn awaits_name(&self, locked: &Locked<'_>, no: ObjectNo) -> Result<bool, StoreError>;
+    fn awaits_name(&self, locked: &LockedObjects<'_>, no: ObjectNo) -> Result<bool, StoreError>;
 
     /// Hears that `new` has taken the name of `old`, under their locks.
-    fn replaced(&self, old: ObjectNo, new: ObjectNo);
+    fn on_replaced(&self, old: ObjectNo, new: ObjectNo);
 
     /// Hears that an object has another place, under its lock.
-    fn moved(&self, no: ObjectNo);
+    fn on_moved(&self, no: ObjectNo);
 
     /// Does what a rename leaves to be done, without locks.
     ///

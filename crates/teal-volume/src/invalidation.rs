@@ -36,11 +36,11 @@ pub trait InvalidationSink: Send + Sync {
 
 /// The registered sink, if there is one.
 #[derive(Default)]
-pub struct Invalidations {
+pub struct InvalidationChannel {
     sink: OnceLock<Arc<dyn InvalidationSink>>,
 }
 
-impl std::fmt::Debug for Invalidations {
+impl std::fmt::Debug for InvalidationChannel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Invalidations")
             .field("has_sink", &self.sink.get().is_some())
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Invalidations {
     }
 }
 
-impl Invalidations {
+impl InvalidationChannel {
     /// Registers the sink. Only the first call counts.
     pub fn register(&self, sink: Arc<dyn InvalidationSink>) {
         let _ = self.sink.set(sink);

@@ -42,24 +42,24 @@ mod signal;
 mod stale;
 mod standalone;
 
-pub use changes::{Base, Change, Changes};
+pub use changes::{ChangeBase, ChangeRecorder, ObjectChange};
 pub use error::FsError;
-pub use invalidation::{Invalidation, InvalidationSink, Invalidations};
-pub use orphans::Fate;
+pub use invalidation::{Invalidation, InvalidationChannel, InvalidationSink};
+pub use orphans::ObjectFate;
 pub use ranked::{
-    Rank, RankedMutex, RankedMutexGuard, RankedReadGuard, RankedRwLock, RankedWriteGuard,
+    LockRank, RankedMutex, RankedMutexGuard, RankedReadGuard, RankedRwLock, RankedWriteGuard,
 };
-pub use references::{ReferenceTotals, References};
+pub use references::{ReferenceTable, ReferenceTotals};
 pub use residency::{NearbyContent, Residency};
 pub use signal::CommitSignal;
-pub use stale::{Moment, Placement, StaleFiles};
+pub use stale::{Moment, StaleFiles, WritePlacement};
 pub use standalone::Standalone;
 
 use orphans::OrphanQueue;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Clock;
-use teal_log::{Cost, Locked, SetAttr, Store, StoreError};
+use teal_log::{AttributeChanges, Cost, LockedObjects, Store, StoreError};
 use teal_types::{ObjectNo, Timestamp};
 
 /// The most bytes that one operation writes; a longer write is cut into steps of this length.
@@ -73,11 +73,11 @@ pub struct Volume {
     reclaim_step: u64,
     namespace: RankedRwLock<()>,
     moves: RankedMutex<()>,
-    references: References,
+    references: ReferenceTable,
     orphans: OrphanQueue,
     commit_signal: CommitSignal,
     stale_files: StaleFiles,
-    invalidations: Invalidations,
+    invalidations: InvalidationChannel,
 }
 
 impl std::fmt::Debug for Volume {
@@ -96,13 +96,13 @@ impl Volume {
             store,
             clock,
             reclaim_step,
-            namespace: RankedRwLock::new(Rank::Namespace, ()),
-            moves: RankedMutex::new(Rank::Moves, ()),
-            references: References::new(),
+            namespace: RankedRwLock::new(LockRank::Namespace, ()),
+            moves: RankedMutex::new(LockRank::Moves, ()),
+            references: ReferenceTable::new(),
             orphans: OrphanQueue::default(),
             commit_signal: CommitSignal::default(),
             stale_files: StaleFiles::default(),
-            invalidations: Invalidations::default(),
+            invalidations: InvalidationChannel::default(),
         })
     }
 
@@ -118,12 +118,12 @@ impl Volume {
 
     /// Returns the time that changes made now carry.
     pub fn now(&self) -> Timestamp {
-        self.clock.civil()
+        self.clock.civil_time()
     }
 
     /// Returns the time that passes evenly, by which intervals are measured.
     pub fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
+        self.clock.monotonic_time()
     }
 
     /// Returns the most bytes of content that one operation gives back.
@@ -132,7 +132,7 @@ impl Volume {
     }
 
     /// Returns how often the kernel refers to each object.
-    pub fn references(&self) -> &References {
+    pub fn references(&self) -> &ReferenceTable {
         &self.references
     }
 
@@ -147,7 +147,7 @@ impl Volume {
     }
 
     /// Returns the way on which the kernel is told what to forget.
-    pub fn invalidations(&self) -> &Invalidations {
+    pub fn invalidations(&self) -> &InvalidationChannel {
         &self.invalidations
     }
 
@@ -211,21 +211,21 @@ impl Volume {
 }
 
 /// Moves the times of a locked directory whose entries changed.
-pub fn touch_directory(locked: &mut Locked<'_>, dir: ObjectNo, now: Timestamp) {
-    let times = SetAttr {
+pub fn touch_directory(locked: &mut LockedObjects<'_>, dir: ObjectNo, now: Timestamp) {
+    let times = AttributeChanges {
         mtime: Some(now),
         ctime: Some(now),
-        ..SetAttr::default()
+        ..AttributeChanges::default()
     };
     locked.set_attr(dir, times);
 }
 
 /// Moves the change time of a locked object. All that one operation changes gets one time, so that
 /// a replica can tell it to others.
-pub fn touch_object(locked: &mut Locked<'_>, no: ObjectNo, now: Timestamp) {
-    let times = SetAttr {
+pub fn touch_object(locked: &mut LockedObjects<'_>, no: ObjectNo, now: Timestamp) {
+    let times = AttributeChanges {
         ctime: Some(now),
-        ..SetAttr::default()
+        ..AttributeChanges::default()
     };
     locked.set_attr(no, times);
 }

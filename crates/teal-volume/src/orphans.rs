@@ -7,10 +7,10 @@
 //!    The thread that released the object carries out the first, the commit thread the others.
 //! 3. No operation is refused for want of space while orphans wait to be given back.
 
-use crate::{Changes, FsError, Rank, RankedMutex, Volume};
+use crate::{ChangeRecorder, FsError, LockRank, RankedMutex, Volume};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use teal_log::{Cost, Locked, Op, StoreError};
+use teal_log::{Cost, LockedObjects, StoreError, StoreOperation};
 use teal_types::{ObjectNo, SECTOR};
 
 /// Orphans that are not referred to and are still there.
@@ -27,7 +27,7 @@ impl Default for OrphanQueue {
     fn default() -> Self {
         Self {
             waiting: Mutex::default(),
-            reclaiming: RankedMutex::new(Rank::Reclaim, ()),
+            reclaiming: RankedMutex::new(LockRank::Reclaim, ()),
         }
     }
 }
@@ -43,7 +43,7 @@ struct Orphan {
 /// What became of an object whose last name may have gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an orphan is given back by `reclaim`"]
-pub enum Fate {
+pub enum ObjectFate {
     /// It has names, or is referred to, or is gone.
     Decided,
     /// It must be given back in steps.
@@ -57,12 +57,12 @@ impl Volume {
     }
 
     /// Takes back `n` references. The last one of an object without a name gives the object back.
-    pub fn release(&self, no: ObjectNo, n: u64, changes: &dyn Changes) {
+    pub fn release(&self, no: ObjectNo, n: u64, changes: &dyn ChangeRecorder) {
         if self.references.release(no, n) {
-            self.reclaim(Fate::Orphaned(no), changes);
+            self.reclaim(ObjectFate::Orphaned(no), changes);
         }
         if !self.stale_files.is_empty() && !self.references.is_held(no) {
-            self.stale_files.is_known(no);
+            self.stale_files.forget_file(no);
         }
     }
 
@@ -73,34 +73,34 @@ impl Volume {
     /// What the store met.
     pub fn decide_fate(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedObjects<'_>,
         no: ObjectNo,
-        changes: &dyn Changes,
-    ) -> Result<Fate, StoreError> {
+        changes: &dyn ChangeRecorder,
+    ) -> Result<ObjectFate, StoreError> {
         if locked.is_linked(no) {
-            return Ok(Fate::Decided);
+            return Ok(ObjectFate::Decided);
         }
         if changes.awaits_name(locked, no)? || self.references.keep_orphan(no) {
             locked.set_orphan(no, true)?;
-            return Ok(Fate::Decided);
+            return Ok(ObjectFate::Decided);
         }
         if locked.attr(no).sectors * SECTOR <= self.reclaim_step {
             changes.give_back(locked, no)?;
-            return Ok(Fate::Decided);
+            return Ok(ObjectFate::Decided);
         }
         locked.set_orphan(no, true)?;
-        Ok(Fate::Orphaned(no))
+        Ok(ObjectFate::Orphaned(no))
     }
 
     /// Takes the first step of giving an orphan back, and leaves the others to the commit thread.
     /// The caller holds no lock.
-    pub fn reclaim(&self, fate: Fate, changes: &dyn Changes) {
-        if let Fate::Orphaned(no) = fate {
+    pub fn reclaim(&self, fate: ObjectFate, changes: &dyn ChangeRecorder) {
+        if let ObjectFate::Orphaned(no) = fate {
             self.reclaim_step_of(Orphan { no, from: 0 }, changes);
         }
     }
 
-    fn reclaim_step_of(&self, orphan: Orphan, changes: &dyn Changes) {
+    fn reclaim_step_of(&self, orphan: Orphan, changes: &dyn ChangeRecorder) {
         match self.name_damage(orphan.no, || self.try_reclaim(orphan, changes)) {
             Ok(None) => {}
             Ok(Some(rest)) => {
@@ -113,7 +113,7 @@ impl Volume {
     }
 
     /// Takes one step for the oldest orphan. Returns whether there was one.
-    pub fn reclaim_next(&self, changes: &dyn Changes) -> bool {
+    pub fn reclaim_next(&self, changes: &dyn ChangeRecorder) -> bool {
         let _reclaiming = self.orphans.reclaiming.lock();
         let next = self.orphans.waiting.lock().pop_front();
         next.map(|orphan| self.reclaim_step_of(orphan, changes))
@@ -129,7 +129,11 @@ impl Volume {
     ///
     /// # Errors
     /// [`StoreError::NoSpace`], and what the store met.
-    pub fn begin(&self, cost: Cost, changes: &dyn Changes) -> Result<Op<'_>, StoreError> {
+    pub fn begin_operation(
+        &self,
+        cost: Cost,
+        changes: &dyn ChangeRecorder,
+    ) -> Result<StoreOperation<'_>, StoreError> {
         let cost = changes.with_record(cost);
         let mut has_more = true;
         loop {
@@ -160,7 +164,7 @@ impl Volume {
     fn try_reclaim(
         &self,
         orphan: Orphan,
-        changes: &dyn Changes,
+        changes: &dyn ChangeRecorder,
     ) -> Result<Option<Orphan>, FsError> {
         let no = orphan.no;
         let head = match self.store.head_bytes(no) {

@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 
 /// The place of a lock in the order; the crate's documentation says what each guards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
+pub enum LockRank {
     /// A burst to a drive.
     DriveBurst,
     /// What has affinity to a drive.
@@ -21,7 +21,7 @@ pub enum Rank {
     /// The position in history.
     Apply,
     /// The choice of what to fetch ahead.
-    Lookout,
+    Prefetch,
     /// All names of the volume.
     Namespace,
     /// Which directory lies in which.
@@ -35,19 +35,19 @@ pub enum Rank {
 /// The ranks that this thread holds.
 #[cfg(debug_assertions)]
 mod held {
-    use super::Rank;
+    use super::LockRank;
     use std::cell::RefCell;
 
     thread_local! {
-        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+        static HELD: RefCell<Vec<LockRank>> = const { RefCell::new(Vec::new()) };
     }
 
     /// One rank that is held until this is dropped.
     #[derive(Debug)]
-    pub(super) struct Held(Rank);
+    pub(super) struct Held(LockRank);
 
     impl Held {
-        pub(super) fn enter(rank: Rank) -> Self {
+        pub(super) fn enter(rank: LockRank) -> Self {
             HELD.with_borrow(|held| {
                 let highest = held.iter().max().copied();
                 assert!(
@@ -59,7 +59,7 @@ mod held {
         }
 
         /// Notes a lock that was taken without waiting.
-        pub(super) fn note(rank: Rank) -> Self {
+        pub(super) fn note(rank: LockRank) -> Self {
             HELD.with_borrow_mut(|held| held.push(rank));
             Self(rank)
         }
@@ -80,17 +80,17 @@ mod held {
 /// Release builds keep no account of what a thread holds.
 #[cfg(not(debug_assertions))]
 mod held {
-    use super::Rank;
+    use super::LockRank;
 
     #[derive(Debug)]
     pub(super) struct Held;
 
     impl Held {
-        pub(super) const fn enter(_: Rank) -> Self {
+        pub(super) const fn enter(_: LockRank) -> Self {
             Self
         }
 
-        pub(super) const fn note(_: Rank) -> Self {
+        pub(super) const fn note(_: LockRank) -> Self {
             Self
         }
     }
@@ -101,13 +101,13 @@ use held::Held;
 /// A mutex with a rank.
 #[derive(Debug)]
 pub struct RankedMutex<T> {
-    rank: Rank,
+    rank: LockRank,
     inner: Mutex<T>,
 }
 
 impl<T> RankedMutex<T> {
     /// Returns an unlocked mutex.
-    pub const fn new(rank: Rank, value: T) -> Self {
+    pub const fn new(rank: LockRank, value: T) -> Self {
         Self {
             rank,
             inner: Mutex::new(value),
@@ -142,13 +142,13 @@ impl<T> RankedMutex<T> {
 /// A reader-writer lock with a rank.
 #[derive(Debug)]
 pub struct RankedRwLock<T> {
-    rank: Rank,
+    rank: LockRank,
     inner: RwLock<T>,
 }
 
 impl<T> RankedRwLock<T> {
     /// Returns an unlocked lock.
-    pub const fn new(rank: Rank, value: T) -> Self {
+    pub const fn new(rank: LockRank, value: T) -> Self {
         Self {
             rank,
             inner: RwLock::new(value),
@@ -250,10 +250,10 @@ mod tests {
 
     #[test]
     fn ascending_ranks_are_taken_and_given_back_in_any_order() {
-        let names = RankedRwLock::new(Rank::Namespace, ());
+        let names = RankedRwLock::new(LockRank::Namespace, ());
         let (moves, content) = (
-            RankedMutex::new(Rank::Moves, ()),
-            RankedRwLock::new(Rank::Content, ()),
+            RankedMutex::new(LockRank::Moves, ()),
+            RankedRwLock::new(LockRank::Content, ()),
         );
         let (names_guard, moves_guard) = (names.read(), moves.lock());
         let content_guard = content.write();
@@ -270,8 +270,8 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "the lock Namespace is taken under Some(Content)")]
     fn a_descending_rank_panics_without_a_second_thread() {
-        let names = RankedRwLock::new(Rank::Namespace, ());
-        let content = RankedRwLock::new(Rank::Content, ());
+        let names = RankedRwLock::new(LockRank::Namespace, ());
+        let content = RankedRwLock::new(LockRank::Content, ());
         let _content = content.read();
         let _names = names.read();
     }
@@ -281,8 +281,8 @@ mod tests {
     #[should_panic(expected = "the lock Content is taken under Some(Content)")]
     fn the_same_rank_twice_panics() {
         let (one, other) = (
-            RankedRwLock::new(Rank::Content, ()),
-            RankedRwLock::new(Rank::Content, ()),
+            RankedRwLock::new(LockRank::Content, ()),
+            RankedRwLock::new(LockRank::Content, ()),
         );
         let _one = one.write();
         let _other = other.write();
@@ -290,8 +290,8 @@ mod tests {
 
     #[test]
     fn ranks_are_held_by_threads_not_by_the_process() {
-        let content = RankedRwLock::new(Rank::Content, ());
-        let names = RankedRwLock::new(Rank::Namespace, ());
+        let content = RankedRwLock::new(LockRank::Content, ());
+        let names = RankedRwLock::new(LockRank::Namespace, ());
         let _content = content.read();
         std::thread::scope(|scope| {
             scope.spawn(|| drop(names.write()));

@@ -17,7 +17,7 @@ const GROUP: u64 = 16;
 const SPECIAL: u8 = u8::MAX;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Count {
+struct ReferenceCount {
     holds: u32,
     /// Has no name: to be given back at the last release.
     orphan: bool,
@@ -25,9 +25,9 @@ struct Count {
     linkable: bool,
 }
 
-impl Count {
+impl ReferenceCount {
     /// Its byte in a group.
-    fn byte(self) -> u8 {
+    fn group_byte(self) -> u8 {
         let is_plain = !self.orphan && !self.linkable;
         u8::try_from(self.holds)
             .ok()
@@ -36,36 +36,36 @@ impl Count {
     }
 }
 
-fn clamp(n: u64) -> u32 {
+fn saturate_to_u32(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 /// The kernel knows of a million objects and tells nothing of forgetting them: each costs a byte or
 /// two, not a node of a tree.
 #[derive(Debug, Default)]
-struct Shard {
+struct ReferenceShard {
     /// Counts of objects in a row; 0 for those nobody refers to. No group is without one.
     groups: HashMap<u64, [u8; GROUP as usize]>,
     /// Those whose byte is [`SPECIAL`].
-    special: BTreeMap<ObjectNo, Count>,
+    special: BTreeMap<ObjectNo, ReferenceCount>,
 }
 
-impl Shard {
-    fn get(&self, no: ObjectNo) -> Option<Count> {
+impl ReferenceShard {
+    fn get(&self, no: ObjectNo) -> Option<ReferenceCount> {
         match self.groups.get(&(no.get() / GROUP))?[(no.get() % GROUP) as usize] {
             0 => None,
             SPECIAL => self.special.get(&no).copied(),
-            holds => Some(Count {
+            holds => Some(ReferenceCount {
                 holds: u32::from(holds),
-                ..Count::default()
+                ..ReferenceCount::default()
             }),
         }
     }
 
-    fn set(&mut self, no: ObjectNo, count: Count) {
+    fn set(&mut self, no: ObjectNo, count: ReferenceCount) {
         let byte =
             &mut self.groups.entry(no.get() / GROUP).or_default()[(no.get() % GROUP) as usize];
-        let before = std::mem::replace(byte, count.byte());
+        let before = std::mem::replace(byte, count.group_byte());
         if *byte == SPECIAL {
             self.special.insert(no, count);
         } else if before == SPECIAL {
@@ -86,7 +86,7 @@ impl Shard {
     }
 
     /// Changes the count of an object that is referred to; says whether it is.
-    fn change(&mut self, no: ObjectNo, change: impl FnOnce(&mut Count)) -> bool {
+    fn change(&mut self, no: ObjectNo, change: impl FnOnce(&mut ReferenceCount)) -> bool {
         let Some(mut count) = self.get(no) else {
             return false;
         };
@@ -98,9 +98,9 @@ impl Shard {
 
 /// Reference counts by object. Each lock guards its shard; nothing else is done under it.
 #[derive(Debug)]
-pub struct References(Vec<Mutex<Shard>>);
+pub struct ReferenceTable(Vec<Mutex<ReferenceShard>>);
 
-impl Default for References {
+impl Default for ReferenceTable {
     fn default() -> Self {
         Self::new()
     }
@@ -115,13 +115,13 @@ pub struct ReferenceTotals {
     pub orphans: u64,
 }
 
-impl References {
+impl ReferenceTable {
     /// Returns counts of nothing.
     pub fn new() -> Self {
         Self((0..SHARDS).map(|_| Mutex::default()).collect())
     }
 
-    fn shard(&self, no: ObjectNo) -> &Mutex<Shard> {
+    fn shard(&self, no: ObjectNo) -> &Mutex<ReferenceShard> {
         &self.0[(no.get() / GROUP % SHARDS) as usize]
     }
 
@@ -132,8 +132,8 @@ impl References {
             let count = shard.get(no).unwrap_or_default();
             shard.set(
                 no,
-                Count {
-                    holds: count.holds.saturating_add(clamp(n)),
+                ReferenceCount {
+                    holds: count.holds.saturating_add(saturate_to_u32(n)),
                     ..count
                 },
             );
@@ -161,9 +161,9 @@ impl References {
         if u64::from(count.holds) < n {
             log::warn!("{no} was released {n} times but held {} times", count.holds);
         }
-        let holds = count.holds.saturating_sub(clamp(n));
+        let holds = count.holds.saturating_sub(saturate_to_u32(n));
         if holds > 0 {
-            shard.set(no, Count { holds, ..count });
+            shard.set(no, ReferenceCount { holds, ..count });
             return false;
         }
         shard.remove(no);
@@ -182,7 +182,7 @@ impl References {
     pub fn hold_nameless(&self, no: ObjectNo) {
         self.shard(no).lock().set(
             no,
-            Count {
+            ReferenceCount {
                 holds: 1,
                 orphan: true,
                 linkable: true,
@@ -199,14 +199,14 @@ impl References {
     }
 
     /// Notes that an object got its first name.
-    pub fn named(&self, no: ObjectNo) {
+    pub fn note_first_name(&self, no: ObjectNo) {
         self.shard(no)
             .lock()
             .change(no, |count| (count.orphan, count.linkable) = (false, false));
     }
 
     /// Counts the objects that are referred to, and those among them without a name.
-    pub fn totals(&self) -> ReferenceTotals {
+    pub fn count_totals(&self) -> ReferenceTotals {
         let mut totals = ReferenceTotals::default();
         for shard in &self.0 {
             let shard = shard.lock();
@@ -228,30 +228,30 @@ mod tests {
 
     #[test]
     fn the_last_release_of_an_orphan_is_told() {
-        let (refs, no) = (References::new(), ObjectNo::new(70));
+        let (refs, no) = (ReferenceTable::new(), ObjectNo::new(70));
         assert!(!refs.keep_orphan(no), "nobody refers to it");
         refs.hold(no, 3);
         assert!(!refs.release(no, 1));
         assert!(refs.keep_orphan(no));
-        assert_eq!(refs.totals(), totals(1, 1));
+        assert_eq!(refs.count_totals(), totals(1, 1));
         assert!(refs.release(no, 2));
-        assert_eq!(refs.totals(), totals(0, 0));
+        assert_eq!(refs.count_totals(), totals(0, 0));
         assert!(!refs.release(no, 1), "more than was held is harmless");
     }
 
     #[test]
     fn a_nameless_object_may_get_one_name() {
-        let (refs, no) = (References::new(), ObjectNo::new(71));
+        let (refs, no) = (ReferenceTable::new(), ObjectNo::new(71));
         refs.hold_nameless(no);
         assert!(refs.is_linkable(no));
-        refs.named(no);
+        refs.note_first_name(no);
         assert!(!refs.is_linkable(no));
         assert!(!refs.release(no, 1), "it has a name now");
     }
 
     #[test]
     fn counts_are_those_of_a_map() {
-        let (refs, mut model) = (References::new(), BTreeMap::<u64, (u64, bool)>::new());
+        let (refs, mut model) = (ReferenceTable::new(), BTreeMap::<u64, (u64, bool)>::new());
         let mut random = 7u64;
         let mut draw = |below: u64| {
             random = random
@@ -287,7 +287,7 @@ mod tests {
             }
         }
         let orphans = model.values().filter(|count| count.1).count() as u64;
-        assert_eq!(refs.totals(), totals(model.len() as u64, orphans));
+        assert_eq!(refs.count_totals(), totals(model.len() as u64, orphans));
         assert!(
             model.values().any(|count| count.0 > 255),
             "large counts were met"
@@ -304,9 +304,9 @@ mod tests {
 
     #[test]
     fn the_root_is_not_counted() {
-        let refs = References::new();
+        let refs = ReferenceTable::new();
         refs.hold(ObjectNo::ROOT, 5);
-        assert_eq!(refs.totals(), totals(0, 0));
+        assert_eq!(refs.count_totals(), totals(0, 0));
         assert!(!refs.release(ObjectNo::ROOT, 9));
     }
 }

@@ -1,13 +1,13 @@
 //! How operations ask what of the volume is here, and have more of it brought.
 
 use crate::{FsError, RankedReadGuard, RankedWriteGuard};
-use teal_log::{Parts, StoreError};
-use teal_types::{Attr, ObjectNo, Ranges};
+use teal_log::{ScatteredBytes, StoreError};
+use teal_types::{Attr, ByteRanges, ObjectNo};
 
 /// Content that was read from a device nearby and is not in the store yet.
 pub struct NearbyContent<'a> {
     /// What was asked for.
-    pub parts: Parts,
+    pub parts: ScatteredBytes,
     /// Enters it into the store; to be called after the reader has been answered.
     pub keep: Box<dyn FnOnce() + 'a>,
 }
@@ -30,13 +30,13 @@ pub trait Residency: Send + Sync {
     ///
     /// # Errors
     /// [`FsError::Unreachable`], [`FsError::Stale`].
-    fn list(&self, dir: ObjectNo) -> Result<(), FsError>;
+    fn make_listed(&self, dir: ObjectNo) -> Result<(), FsError>;
 
     /// Returns the ranges of a file's content that are not here.
     ///
     /// # Errors
     /// What the store met.
-    fn absent(&self, no: ObjectNo) -> Result<Ranges, StoreError>;
+    fn absent_ranges(&self, no: ObjectNo) -> Result<ByteRanges, StoreError>;
 
     /// Makes content from `from` to `to` present; without locks.
     ///
@@ -65,7 +65,7 @@ pub trait Residency: Send + Sync {
     fn lock_for_changing(&self, no: ObjectNo) -> Option<RankedWriteGuard<'_, ()>>;
 
     /// Hears that content up to `end` is read.
-    fn used(&self, no: ObjectNo, end: u64);
+    fn note_read(&self, no: ObjectNo, end: u64);
 
     /// Has space made for so many bytes that are about to be written, if that is needed and
     /// possible.

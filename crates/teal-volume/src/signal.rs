@@ -8,7 +8,7 @@ use std::time::Duration;
 const LOOKS: u64 = 4;
 
 #[derive(Debug, Default)]
-struct Signalled {
+struct SignalState {
     is_due: bool,
     stop: bool,
 }
@@ -16,7 +16,7 @@ struct Signalled {
 /// Wakes the commit thread. A signal that comes before the wait is not lost.
 #[derive(Debug, Default)]
 pub struct CommitSignal {
-    state: Mutex<Signalled>,
+    state: Mutex<SignalState>,
     changed: Condvar,
     /// Bytes written since the thread last looked.
     written: AtomicU64,

@@ -58,7 +58,7 @@ impl StaleFile {
 
 /// Where a write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placement {
+pub enum WritePlacement {
     /// To the end of the file, which is where the kernel believes it to be, or was when it was last
     /// told.
     End,
@@ -67,12 +67,12 @@ pub enum Placement {
 }
 
 #[derive(Debug, Default)]
-struct Listed {
+struct StaleFileList {
     files: HashMap<ObjectNo, StaleFile>,
     by_moment: BTreeMap<Moment, ObjectNo>,
 }
 
-impl Listed {
+impl StaleFileList {
     fn remove(&mut self, no: ObjectNo) {
         if let Some(file) = self.files.remove(&no) {
             self.by_moment.remove(&file.replaced);
@@ -94,7 +94,7 @@ impl Listed {
 /// The list; see the module. Nothing else is done under its lock.
 #[derive(Debug, Default)]
 pub struct StaleFiles {
-    listed: Mutex<Listed>,
+    listed: Mutex<StaleFileList>,
     /// How many files are listed: mostly none, and then nobody takes the lock.
     count: AtomicUsize,
     now: AtomicU64,
@@ -107,35 +107,35 @@ impl StaleFiles {
     }
 
     /// Locks the list, if there is anything in it.
-    fn listed(&self) -> Option<MutexGuard<'_, Listed>> {
+    fn lock_list(&self) -> Option<MutexGuard<'_, StaleFileList>> {
         (!self.is_empty()).then(|| self.listed.lock())
     }
 
     /// After the list has changed.
-    fn changed(&self, listed: &Listed) {
+    fn publish_count(&self, listed: &StaleFileList) {
         listed.check();
         self.count.store(listed.files.len(), Ordering::Release);
     }
 
     /// Returns the present moment.
-    pub fn moment(&self) -> Moment {
+    pub fn current_moment(&self) -> Moment {
         Moment(self.now.load(Ordering::Acquire))
     }
 
     /// Lists a file whose content is being replaced, under its lock. `size`: the one it had.
     /// `given`: the last commit up to which the kernel can have seen its content. `installed`: the
     /// commit of the new content.
-    pub fn replaced(&self, no: ObjectNo, size: u64, given: CommitSeq, installed: CommitSeq) {
-        self.list(no, size, Some(given), installed);
+    pub fn note_replaced(&self, no: ObjectNo, size: u64, given: CommitSeq, installed: CommitSeq) {
+        self.add_file(no, size, Some(given), installed);
     }
 
     /// The kernel may hold a size that the file has not any more: it was cut while the kernel was
     /// told of it.
-    pub fn may_hold(&self, no: ObjectNo, size: u64) {
-        self.list(no, size, None, CommitSeq::default());
+    pub fn note_possible_size(&self, no: ObjectNo, size: u64) {
+        self.add_file(no, size, None, CommitSeq::default());
     }
 
-    fn list(&self, no: ObjectNo, size: u64, given: Option<CommitSeq>, installed: CommitSeq) {
+    fn add_file(&self, no: ObjectNo, size: u64, given: Option<CommitSeq>, installed: CommitSeq) {
         let mut listed = self.listed.lock();
         let moment = Moment(self.now.fetch_add(1, Ordering::AcqRel) + 1);
         let before = listed.files.get(&no).cloned();
@@ -162,32 +162,38 @@ impl StaleFiles {
         }
         listed.files.insert(no, file);
         listed.by_moment.insert(moment, no);
-        self.changed(&listed);
+        self.publish_count(&listed);
     }
 
     /// Decides where a write goes, under the file's lock. `size`: that of the file. `asks_for_end`:
     /// whether it is open with `O_APPEND`.
-    pub fn place(&self, no: ObjectNo, offset: u64, size: u64, asks_for_end: bool) -> Placement {
-        let listed = self.listed();
+    pub fn place_write(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        size: u64,
+        asks_for_end: bool,
+    ) -> WritePlacement {
+        let listed = self.lock_list();
         let file = listed.as_ref().and_then(|listed| listed.files.get(&no));
         let is_end = offset == size || file.is_some_and(|file| file.sizes.contains(&offset));
         if asks_for_end && is_end {
-            return Placement::End;
+            return WritePlacement::End;
         }
         // What begins at the end takes nothing from anybody, whatever its author has seen.
         let given = file.filter(|_| offset != size).and_then(|file| file.given);
-        Placement::Offset(given)
+        WritePlacement::Offset(given)
     }
 
     /// Returns the commit whose content was installed last, of a listed file.
-    pub fn installed(&self, no: ObjectNo) -> Option<CommitSeq> {
-        self.listed()?.files.get(&no).map(|file| file.installed)
+    pub fn installed_commit(&self, no: ObjectNo) -> Option<CommitSeq> {
+        self.lock_list()?.files.get(&no).map(|file| file.installed)
     }
 
     /// The kernel holds at least `end` for the size of the file: it was told so, or it is the end
     /// of its own write. `size`: that of the file here.
-    pub fn kernel_raised(&self, no: ObjectNo, end: u64, size: u64) {
-        let Some(mut listed) = self.listed() else {
+    pub fn note_kernel_size(&self, no: ObjectNo, end: u64, size: u64) {
+        let Some(mut listed) = self.lock_list() else {
             return;
         };
         let Some(file) = listed.files.get_mut(&no) else {
@@ -196,7 +202,7 @@ impl StaleFiles {
         file.raised_to(end);
         if file.given.is_none() && file.sizes == [size] {
             listed.remove(no);
-            self.changed(&listed);
+            self.publish_count(&listed);
         }
     }
 
@@ -205,8 +211,8 @@ impl StaleFiles {
     ///
     /// The kernel drops a size that comes after it was told of a change, and which of two it holds
     /// then cannot be known: the sizes stay listed.
-    pub fn was_given(&self, no: ObjectNo, since: Moment) -> bool {
-        let Some(mut listed) = self.listed() else {
+    pub fn note_given(&self, no: ObjectNo, since: Moment) -> bool {
+        let Some(mut listed) = self.lock_list() else {
             return false;
         };
         let Some(file) = listed.files.get_mut(&no) else {
@@ -221,12 +227,12 @@ impl StaleFiles {
 
     /// The kernel has forgotten the file, or was given its size in the answer to its own change of
     /// it.
-    pub fn is_known(&self, no: ObjectNo) {
-        let Some(mut listed) = self.listed() else {
+    pub fn forget_file(&self, no: ObjectNo) {
+        let Some(mut listed) = self.lock_list() else {
             return;
         };
         listed.remove(no);
-        self.changed(&listed);
+        self.publish_count(&listed);
     }
 }
 

@@ -1,35 +1,45 @@
 //! A volume that has no server: nothing is recorded for one, and everything is here.
 
 use crate::{
-    Change, Changes, FsError, NearbyContent, RankedReadGuard, RankedWriteGuard, Residency,
+    ChangeRecorder, FsError, NearbyContent, ObjectChange, RankedReadGuard, RankedWriteGuard,
+    Residency,
 };
-use teal_log::{Cost, Locked, NewObject, StoreError};
-use teal_types::{Attr, ObjectNo, Ranges};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError};
+use teal_types::{Attr, ByteRanges, ObjectNo};
 
 /// Stands for the replica of a volume that is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Standalone;
 
-impl Changes for Standalone {
+impl ChangeRecorder for Standalone {
     fn with_record(&self, cost: Cost) -> Cost {
         cost
     }
 
-    fn create(&self, locked: &mut Locked<'_>, new: NewObject) -> Result<ObjectNo, StoreError> {
+    fn create(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        new: NewObject,
+    ) -> Result<ObjectNo, StoreError> {
         Ok(locked.create(new))
     }
 
-    fn record(&self, _: &mut Locked<'_>, _: ObjectNo, _: Change<'_>) -> Result<(), StoreError> {
+    fn record(
+        &self,
+        _: &mut LockedObjects<'_>,
+        _: ObjectNo,
+        _: ObjectChange<'_>,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn awaits_name(&self, _: &Locked<'_>, _: ObjectNo) -> Result<bool, StoreError> {
+    fn awaits_name(&self, _: &LockedObjects<'_>, _: ObjectNo) -> Result<bool, StoreError> {
         Ok(false)
     }
 
-    fn replaced(&self, _: ObjectNo, _: ObjectNo) {}
+    fn on_replaced(&self, _: ObjectNo, _: ObjectNo) {}
 
-    fn moved(&self, _: ObjectNo) {}
+    fn on_moved(&self, _: ObjectNo) {}
 
     fn after_rename(&self) -> Result<(), StoreError> {
         Ok(())
@@ -41,12 +51,12 @@ impl Residency for Standalone {
         Ok(true)
     }
 
-    fn list(&self, _: ObjectNo) -> Result<(), FsError> {
+    fn make_listed(&self, _: ObjectNo) -> Result<(), FsError> {
         Ok(())
     }
 
-    fn absent(&self, _: ObjectNo) -> Result<Ranges, StoreError> {
-        Ok(Ranges::default())
+    fn absent_ranges(&self, _: ObjectNo) -> Result<ByteRanges, StoreError> {
+        Ok(ByteRanges::default())
     }
 
     fn make_present(&self, _: ObjectNo, _: u64, _: u64) -> Result<(), FsError> {
@@ -65,7 +75,7 @@ impl Residency for Standalone {
         None
     }
 
-    fn used(&self, _: ObjectNo, _: u64) {}
+    fn note_read(&self, _: ObjectNo, _: u64) {}
 
     fn make_space(&self, _: u64) {}
 

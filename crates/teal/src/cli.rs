@@ -13,24 +13,24 @@ use teal_command::size::parse_size;
     arg_required_else_help = true,
     max_term_width = 100
 )]
-pub(crate) struct Cli {
+pub(crate) struct TealCommandLine {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: TealCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum TealCommand {
     /// Make a store if there is none yet and mount it: the way to begin
-    Up(Up),
+    Up(UpArgs),
     /// Unmount, after everything is on the disk
     Down {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
     /// Make an empty store on a block device or in a file
-    Mkfs(Mkfs),
+    Mkfs(MkfsArgs),
     /// Mount a store
-    Mount(Mount),
+    Mount(MountArgs),
     /// Verify every structure and every block of a store that is not mounted
     Check {
         /// The store: a file or block device
@@ -47,7 +47,7 @@ pub(crate) enum Command {
         /// dir:N
         what: String,
     },
-    /// What is mounted, how full it is, whether everything is safe
+    /// Show what is mounted, how full it is, and whether everything is safe
     Status {
         /// The mount point [default: all]
         dir: Option<PathBuf>,
@@ -55,29 +55,31 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Look for what is wrong with this machine's mounts, and say the way out of it
+    Doctor,
     /// Give a volume a server that other machines can join
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Take part in a volume that is served on another machine
-    Join(Join),
+    Join(JoinArgs),
     /// Send everything that is only on this machine to the server, now
     Flush {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
-    /// Where two machines changed the same thing
+    /// List, show and resolve conflicts: changes of the same thing on two machines
     Conflicts {
         #[command(subcommand)]
-        what: Conflicts,
+        what: ConflictsCommand,
     },
     /// Drives that hold content of the volume and can be carried from one machine to another
     Device {
         #[command(subcommand)]
-        what: Device,
+        what: DeviceCommand,
     },
-    /// What is always to be on a drive
+    /// Choose what is always kept on a drive
     Affinity {
         #[command(subcommand)]
-        what: Affinity,
+        what: AffinityCommand,
     },
     /// Have a file, or a directory with all that is and comes below it, always on this machine
     Pin {
@@ -90,8 +92,8 @@ pub(crate) enum Command {
         /// On a mount
         path: PathBuf,
     },
-    /// Where the content of a file is, and where it would be read from now; how much of a directory
-    /// is here
+    /// Show where the content of a file is and where it would be read from now, or how much of a
+    /// directory is on this machine
     Where {
         /// A file or directory on a mount
         path: PathBuf,
@@ -112,16 +114,16 @@ pub(crate) enum Command {
     },
     /// The daemon's side of `teal lab record`
     #[command(hide = true)]
-    Recording(Recording),
+    Recording(RecordingArgs),
     /// Show or change the settings of a mount
     Config {
         #[command(subcommand)]
-        what: Config,
+        what: ConfigCommand,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Recording {
+pub(crate) struct RecordingArgs {
     /// The mount point
     pub(crate) dir: PathBuf,
     /// The trace, a new file anywhere but on the mount itself
@@ -142,8 +144,8 @@ pub(crate) struct Recording {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Up {
-    /// Where to mount [default: ~/Teal]
+pub(crate) struct UpArgs {
+    /// The mount point [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
     /// The store [default: in the XDG data directory, one for each mount point]
     #[arg(long)]
@@ -162,7 +164,7 @@ pub(crate) struct Up {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Mkfs {
+pub(crate) struct MkfsArgs {
     /// A block device, or a file that is made
     pub(crate) path: PathBuf,
     /// The size of a new file, such as 500M or 20G
@@ -177,15 +179,15 @@ pub(crate) struct Mkfs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Mount {
+pub(crate) struct MountArgs {
     /// The store: a file or block device
     pub(crate) path: PathBuf,
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
-    /// Of options that contradict each other the last one holds: ro, salvage, noatime, observed
-    /// (all that programs ask comes as requests, for `teal lab record`), commit=SECONDS,
-    /// checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, flush=SECONDS,
-    /// queue=SIZE, sync=local|remote
+    /// Mount options; the last of those that contradict each other holds: ro, salvage, noatime,
+    /// observed (every access of a program becomes a request, for `teal lab record`),
+    /// commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off,
+    /// flush=SECONDS, queue=SIZE, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]
     pub(crate) options: Vec<String>,
     /// Stay in the foreground and log to the terminal
@@ -201,13 +203,13 @@ pub(crate) struct Mount {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
-    /// Where the volume is mounted, or to be [default: ~/Teal]
+pub(crate) struct ServeArgs {
+    /// The place where the volume is mounted, or is to be mounted [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
-    /// Where to listen [default: 0.0.0.0:4717]
+    /// The address to listen on [default: 0.0.0.0:4717]
     #[arg(long)]
     pub(crate) listen: Option<String>,
-    /// Where the server keeps metadata and chunks [default: beside the store]
+    /// The directory in which the server keeps metadata and chunks [default: beside the store]
     #[arg(long)]
     pub(crate) data: Option<PathBuf>,
     /// The store [default: that of `teal up`]
@@ -234,12 +236,12 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Join {
+pub(crate) struct JoinArgs {
     /// The serving machine, with :PORT if it is not 4717
     pub(crate) host: String,
-    /// Where to mount [default: ~/Teal]
+    /// The mount point [default: ~/Teal]
     pub(crate) dir: Option<PathBuf>,
-    /// What `teal serve` printed
+    /// The token that `teal serve` printed
     #[arg(long)]
     pub(crate) token: String,
     /// The store [default: that of `teal up`]
@@ -257,8 +259,8 @@ pub(crate) struct Join {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Conflicts {
-    /// List those that nobody has resolved
+pub(crate) enum ConflictsCommand {
+    /// List the conflicts that are not resolved yet
     Ls {
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
@@ -274,27 +276,27 @@ pub(crate) enum Conflicts {
     Resolve {
         /// Its number
         id: u64,
-        /// What stays
-        #[arg(long, value_enum, default_value_t = Keep::Both)]
-        keep: Keep,
+        /// The state that stays
+        #[arg(long, value_enum, default_value_t = ConflictKeep::Both)]
+        keep: ConflictKeep,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
     },
 }
 
-/// What stays of a conflict.
+/// The states of a conflict that stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Keep {
+pub(crate) enum ConflictKeep {
     /// Both, as they are
     Both,
-    /// What came first; the conflict copy goes
+    /// The state that came first; the conflict copy goes
     First,
     /// The conflict copy, in the place of the first
     Later,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Device {
+pub(crate) enum DeviceCommand {
     /// Make a drive on a block device, or in a file on any file system, and attach it
     Add {
         /// A block device, or a file that is made
@@ -305,11 +307,11 @@ pub(crate) enum Device {
         /// Its name [default: that of the file]
         #[arg(long)]
         name: Option<String>,
-        /// What it is, for its joules and times: the name of a device profile, such as
-        /// samsung-850-pro or seagate-barracuda-es
+        /// The name of a device profile, such as samsung-850-pro or seagate-barracuda-es, for the
+        /// drive's joules and times
         #[arg(long)]
         profile: Option<String>,
-        /// It is meant to be carried around
+        /// The drive is meant to be carried around
         #[arg(long)]
         portable: bool,
         /// Overwrite what is there: what it holds is lost
@@ -328,7 +330,7 @@ pub(crate) enum Device {
     },
     /// Use a drive here; from then on it is attached whenever it is there
     Attach {
-        /// Where it is
+        /// The place of the drive: its file or block device
         path: PathBuf,
         /// The mount point [default: ~/Teal]
         dir: Option<PathBuf>,
@@ -353,7 +355,7 @@ pub(crate) enum Device {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Affinity {
+pub(crate) enum AffinityCommand {
     /// Have a file, or a directory with all in it, always on a drive
     Add {
         /// On a mount
@@ -381,7 +383,7 @@ pub(crate) enum Affinity {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Show the settings
     Ls {
         /// The mount point [default: ~/Teal]
@@ -406,6 +408,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        TealCommandLine::command().debug_assert();
     }
 }

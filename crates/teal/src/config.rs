@@ -1,18 +1,18 @@
 //! `teal config`: the settings of a running mount.
 
-use crate::cli::Config;
-use crate::control::{self, Answer, Ask};
-use crate::mounts::nothing_on;
+use crate::cli::ConfigCommand;
+use crate::control::{self, ControlAnswer, ControlRequest};
+use crate::mounts::no_daemon_error;
 use anyhow::Result;
 use std::process::ExitCode;
 use std::time::Duration;
 use teal_command::paths;
 use teal_command::say::say;
 use teal_command::size::parse_size;
-use teal_log::Settings;
+use teal_log::StoreSettings;
 
-/// Every setting by name, with its value as a number.
-pub(crate) fn list(s: &Settings) -> Vec<(String, u64)> {
+/// Returns every setting by name, with its value as a number.
+pub(crate) fn list_settings(s: &StoreSettings) -> Vec<(String, u64)> {
     vec![
         ("commit-seconds".into(), s.commit_interval.as_secs()),
         ("checkpoint-seconds".into(), s.checkpoint_interval.as_secs()),
@@ -26,7 +26,11 @@ pub(crate) fn list(s: &Settings) -> Vec<(String, u64)> {
 }
 
 /// Changes one setting; says what is wrong with it otherwise.
-pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<(), String> {
+pub(crate) fn apply_setting(
+    settings: &mut StoreSettings,
+    key: &str,
+    value: u64,
+) -> Result<(), String> {
     let between = |low: u64, high: u64| {
         if (low..=high).contains(&value) {
             Ok(value)
@@ -45,8 +49,12 @@ pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<()
         "batch-bytes" => settings.batch_bytes = between(1 << 16, 1 << 28)?,
         "clean-below-percent" => settings.clean_below_percent = between(0, 50)? as u32,
         _ => {
-            let mut known: Vec<_> = list(settings).into_iter().map(|(k, _)| k).collect();
-            known.push(OF_SOURCES.into());
+            // The error lists every name, so that a mistyped one can be corrected at once.
+            let mut known: Vec<_> = list_settings(settings)
+                .into_iter()
+                .map(|(k, _)| k)
+                .collect();
+            known.push(PRIORITY_KEY.into());
             return Err(format!(
                 "unknown setting {key}; known are {}",
                 known.join(", ")
@@ -57,24 +65,25 @@ pub(crate) fn apply(settings: &mut Settings, key: &str, value: u64) -> Result<()
 }
 
 /// Changes one setting, of the store or of the client.
-pub(crate) fn set(
+pub(crate) fn change_setting(
     client: &teal_posix::FileSystem,
-    settings: &mut Settings,
+    settings: &mut StoreSettings,
     key: &str,
     value: u64,
 ) -> Result<(), String> {
     match key {
-        OF_SOURCES => set_priority(client, value),
-        _ => apply(settings, key, value),
+        PRIORITY_KEY => set_priority(client, value),
+        _ => apply_setting(settings, key, value),
     }
 }
 
 /// Changes how much speed counts against joules, in percent.
 fn set_priority(client: &teal_posix::FileSystem, percent: u64) -> Result<(), String> {
+    // Control messages carry integers, so the priority travels in whole percent.
     let percent = u32::try_from(percent)
         .ok()
         .filter(|percent| *percent <= 100)
-        .ok_or_else(|| PRIORITY.to_owned())?;
+        .ok_or_else(|| PRIORITY_RANGE.to_owned())?;
     let Some(replica) = client.replica() else {
         return Err("this volume has no server: there is nothing to choose from".into());
     };
@@ -82,14 +91,15 @@ fn set_priority(client: &teal_posix::FileSystem, percent: u64) -> Result<(), Str
     Ok(())
 }
 
-/// The setting that is the client's, not the store's, if there is anything to choose: in percent.
-pub(crate) fn priority(client: &teal_posix::FileSystem) -> Option<(String, u64)> {
-    Some((OF_SOURCES.into(), client.replica()?.priority().into()))
+/// Returns the setting that belongs to the client, not to the store, in percent; `None` where there
+/// is nothing to choose from.
+pub(crate) fn priority_setting(client: &teal_posix::FileSystem) -> Option<(String, u64)> {
+    Some((PRIORITY_KEY.into(), client.replica()?.priority().into()))
 }
 
 /// The setting that says how sources of content are chosen.
-const OF_SOURCES: &str = "priority";
-const PRIORITY: &str = "the priority goes from 0 (joules) to 1 (speed)";
+const PRIORITY_KEY: &str = "priority";
+const PRIORITY_RANGE: &str = "the priority goes from 0 (joules) to 1 (speed)";
 
 /// Reads a priority as people write it.
 fn parse_priority(text: &str) -> Result<u64> {
@@ -97,30 +107,33 @@ fn parse_priority(text: &str) -> Result<u64> {
         .parse::<f64>()
         .ok()
         .filter(|share| (0.0..=1.0).contains(share));
-    let share =
-        share.ok_or_else(|| anyhow::anyhow!("'{text}' is no priority: {PRIORITY}, such as 0.5"))?;
+    let share = share
+        .ok_or_else(|| anyhow::anyhow!("'{text}' is no priority: {PRIORITY_RANGE}, such as 0.5"))?;
     Ok((share * 100.0).round() as u64)
 }
 
 /// Runs the command.
-pub(crate) fn config(what: Config) -> Result<ExitCode> {
+pub(crate) fn run_config(what: ConfigCommand) -> Result<ExitCode> {
     match what {
-        Config::Ls { dir } => {
-            let dir = paths::point(dir)?;
-            let Some(Answer::Status(status)) = control::ask(&dir, &Ask::Status)? else {
-                return Err(nothing_on(&dir));
+        ConfigCommand::Ls { dir } => {
+            let dir = paths::mount_point_for(dir)?;
+            let Some(ControlAnswer::Status(status)) = control::ask(&dir, &ControlRequest::Status)?
+            else {
+                return Err(no_daemon_error(&dir));
             };
             for (key, value) in status.settings {
+                // The daemon counts the priority in percent; people see a share from 0 to 1.
                 match key.as_str() {
-                    OF_SOURCES => say!("{key} {}", value as f64 / 100.0),
+                    PRIORITY_KEY => say!("{key} {}", value as f64 / 100.0),
                     _ => say!("{key} {value}"),
                 }
             }
         }
-        Config::Set { key, value, dir } => {
-            let dir = paths::point(dir)?;
+        ConfigCommand::Set { key, value, dir } => {
+            let dir = paths::mount_point_for(dir)?;
+            // Values are parsed here, so that the error can show the text as it was typed.
             let value = match key.as_str() {
-                OF_SOURCES => parse_priority(&value)?,
+                PRIORITY_KEY => parse_priority(&value)?,
                 sized if sized.ends_with("-bytes") => {
                     parse_size(&value).map_err(|e| anyhow::anyhow!("{key}: {e}"))?
                 }
@@ -130,8 +143,8 @@ pub(crate) fn config(what: Config) -> Result<ExitCode> {
                     )
                 })?,
             };
-            if control::ask(&dir, &Ask::Set { key, value })?.is_none() {
-                return Err(nothing_on(&dir));
+            if control::ask(&dir, &ControlRequest::Set { key, value })?.is_none() {
+                return Err(no_daemon_error(&dir));
             }
         }
     }
@@ -144,21 +157,24 @@ mod tests {
 
     #[test]
     fn a_setting_is_changed_within_its_bounds_only() {
-        let mut settings = Settings::default();
-        for (key, value) in list(&settings) {
-            assert_eq!(apply(&mut settings, &key, value), Ok(()), "{key}");
-            assert!(apply(&mut settings, &key, u64::MAX).is_err(), "{key}");
+        let mut settings = StoreSettings::default();
+        for (key, value) in list_settings(&settings) {
+            assert_eq!(apply_setting(&mut settings, &key, value), Ok(()), "{key}");
+            assert!(
+                apply_setting(&mut settings, &key, u64::MAX).is_err(),
+                "{key}"
+            );
         }
-        assert_eq!(settings, Settings::default());
+        assert_eq!(settings, StoreSettings::default());
         assert!(
-            apply(&mut settings, "nonsense", 1)
+            apply_setting(&mut settings, "nonsense", 1)
                 .unwrap_err()
                 .contains("commit-seconds")
         );
         assert!(
-            apply(&mut settings, "prioriti", 1)
+            apply_setting(&mut settings, "prioriti", 1)
                 .unwrap_err()
-                .contains(OF_SOURCES)
+                .contains(PRIORITY_KEY)
         );
     }
 }

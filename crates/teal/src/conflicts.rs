@@ -1,57 +1,59 @@
 //! `teal flush`, `teal conflicts`: what is between this machine and the server.
 
-use crate::cli::{Conflicts, Keep};
-use crate::control::{self, Answer, Ask, ConflictShown};
-use crate::mounts::nothing_on;
+use crate::cli::{ConflictKeep, ConflictsCommand};
+use crate::control::{self, ConflictShown, ControlAnswer, ControlRequest};
+use crate::mounts::no_daemon_error;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use teal_command::paths;
-use teal_command::say::{count, say, shown};
+use teal_command::say::{count_noun, say, shown_path};
 
 /// Sends everything that is only here.
-pub(crate) fn flush(dir: Option<PathBuf>) -> Result<ExitCode> {
-    let dir = paths::point(dir)?;
-    match control::ask(&dir, &Ask::Flush)? {
-        Some(Answer::Done) => {
+pub(crate) fn flush_to_server(dir: Option<PathBuf>) -> Result<ExitCode> {
+    let dir = paths::mount_point_for(dir)?;
+    // The daemon answers when the server has everything, so there is no progress to show.
+    match control::ask(&dir, &ControlRequest::Flush)? {
+        Some(ControlAnswer::Done) => {
             // Programs may have gone on meanwhile.
-            let since = match control::ask(&dir, &Ask::Status)? {
-                Some(Answer::Status(status)) => {
+            let since = match control::ask(&dir, &ControlRequest::Status)? {
+                Some(ControlAnswer::Status(status)) => {
                     status.upstream.map_or(0, |upstream| upstream.only_here)
                 }
                 _ => 0,
             };
             if since == 0 {
-                say!("everything in {} is at the server", shown(&dir));
+                say!("everything in {} is at the server", shown_path(&dir));
             } else {
-                let objects = count(since, "object");
+                let objects = count_noun(since, "object");
                 say!(
                     "what was in {} before is at the server; {objects} changed meanwhile",
-                    shown(&dir)
+                    shown_path(&dir)
                 );
             }
         }
-        _ => return Err(nothing_on(&dir)),
+        _ => return Err(no_daemon_error(&dir)),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(dir: &Path) -> Result<Vec<ConflictShown>> {
-    match control::ask(dir, &Ask::Conflicts)? {
-        Some(Answer::Conflicts { conflicts }) => Ok(conflicts),
-        _ => Err(nothing_on(dir)),
+fn list_conflicts(dir: &Path) -> Result<Vec<ConflictShown>> {
+    match control::ask(dir, &ControlRequest::Conflicts)? {
+        Some(ControlAnswer::Conflicts { conflicts }) => Ok(conflicts),
+        _ => Err(no_daemon_error(dir)),
     }
 }
 
 /// Runs the command.
-pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
+pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
     match what {
-        Conflicts::Ls { dir } => {
-            let found = list(&paths::point(dir)?)?;
+        ConflictsCommand::Ls { dir } => {
+            let found = list_conflicts(&paths::mount_point_for(dir)?)?;
             if found.is_empty() {
-                say!("no conflicts");
+                say!("there are no conflicts");
             }
             for conflict in &found {
+                // Some conflicts have no copy, because the later state was not kept as a file.
                 let copy = if conflict.copy_path.is_empty() {
                     String::new()
                 } else {
@@ -65,8 +67,8 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
                 );
             }
         }
-        Conflicts::Show { id, dir } => {
-            let conflict = find(&paths::point(dir)?, id)?;
+        ConflictsCommand::Show { id, dir } => {
+            let conflict = find_conflict(&paths::mount_point_for(dir)?, id)?;
             say!("conflict {id}: {}", conflict.kind);
             say!("  first    {}", conflict.path);
             if !conflict.copy_path.is_empty() {
@@ -77,44 +79,51 @@ pub(crate) fn conflicts(what: Conflicts) -> Result<ExitCode> {
                 say!("  not done {}", conflict.lost);
             }
         }
-        Conflicts::Resolve { id, keep, dir } => {
-            let dir = paths::point(dir)?;
-            let conflict = find(&dir, id)?;
-            let (first, later) = (
-                under(&dir, &conflict.path),
-                under(&dir, &conflict.copy_path),
-            );
-            match (keep, conflict.copy_path.is_empty()) {
-                (Keep::Both, _) | (Keep::First, true) => {}
-                (Keep::Later, true) => bail!(
-                    "the later state is not a file of its own: {}",
-                    conflict.lost
-                ),
-                (Keep::First, false) => remove(&later)?,
-                (Keep::Later, false) => {
-                    std::fs::rename(&later, &first).with_context(|| {
-                        format!("moving {} to {}", later.display(), first.display())
-                    })?;
-                }
-            }
-            control::ask(&dir, &Ask::Resolve { id })?.ok_or_else(|| nothing_on(&dir))?;
+        ConflictsCommand::Resolve { id, keep, dir } => {
+            let dir = paths::mount_point_for(dir)?;
+            let conflict = find_conflict(&dir, id)?;
+            // The files are changed before the conflict is marked as resolved: after a crash in
+            // between it is still listed, and can be resolved again.
+            keep_states(&dir, &conflict, keep)?;
+            // The daemon tells the server, which lists the conflict no more.
+            control::ask(&dir, &ControlRequest::Resolve { id })?
+                .ok_or_else(|| no_daemon_error(&dir))?;
             say!("conflict {id} is resolved");
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(dir: &Path, id: u64) -> Result<ConflictShown> {
-    let found = list(dir)?.into_iter().find(|conflict| conflict.id == id);
+/// Removes the state of a conflict that is not to be kept.
+fn keep_states(dir: &Path, conflict: &ConflictShown, keep: ConflictKeep) -> Result<()> {
+    let first = path_under(dir, &conflict.path);
+    let later = path_under(dir, &conflict.copy_path);
+    match (keep, conflict.copy_path.is_empty()) {
+        (ConflictKeep::Both, _) | (ConflictKeep::First, true) => Ok(()),
+        (ConflictKeep::Later, true) => bail!(
+            "the later state is not a file of its own: {}",
+            conflict.lost
+        ),
+        (ConflictKeep::First, false) => remove_path(&later),
+        (ConflictKeep::Later, false) => std::fs::rename(&later, &first)
+            .with_context(|| format!("moving {} to {}", later.display(), first.display())),
+    }
+}
+
+fn find_conflict(dir: &Path, id: u64) -> Result<ConflictShown> {
+    let found = list_conflicts(dir)?
+        .into_iter()
+        .find(|conflict| conflict.id == id);
     found.with_context(|| format!("there is no open conflict {id}; see `teal conflicts ls`"))
 }
 
-/// A path of the volume under its mount point.
-fn under(dir: &Path, path: &str) -> PathBuf {
+/// Returns where a path of the volume lies under its mount point.
+fn path_under(dir: &Path, path: &str) -> PathBuf {
     dir.join(path.trim_start_matches('/'))
 }
 
-fn remove(path: &Path) -> Result<()> {
+fn remove_path(path: &Path) -> Result<()> {
+    // The copy may be a symbolic link, which is removed itself and not followed.
     let meta = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
     let done = if meta.is_dir() {
         std::fs::remove_dir_all(path)

@@ -1,6 +1,6 @@
 //! The control socket of a mount: one line of JSON asks, one line answers.
 //!
-//! What is asked and answered is in `messages`.
+//! The module `messages` has the requests and the answers.
 
 mod messages;
 
@@ -14,137 +14,175 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use teal_command::paths;
-use teal_command::say::plain;
+use teal_command::say::escape_control;
 
-/// How long an answer may take; unmounting may have much to write.
+/// The longest time that an answer may take; unmounting may have much to write.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest request taken.
 const LINE_MAX: u64 = 4096;
 
 fn socket_path(dir: &Path) -> Result<PathBuf> {
-    Ok(paths::runtime_dir()?.join(format!("{}.sock", paths::key(dir))))
+    Ok(paths::runtime_dir()?.join(format!("{}.sock", paths::mount_key(dir))))
 }
 
 /// The listening end; removes its socket when dropped.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) socket: UnixListener,
+pub(crate) struct ControlSocket {
+    pub(crate) listener: UnixListener,
     path: PathBuf,
 }
 
-impl Listener {
+impl ControlSocket {
     /// Listens for the mount at `dir`. A socket of a daemon that is gone is replaced.
     pub(crate) fn bind(dir: &Path) -> Result<Self> {
         let path = socket_path(dir)?;
+        // A socket that accepts connections belongs to a live daemon; any other was left by one
+        // that died.
         if UnixStream::connect(&path).is_ok() {
             bail!("{} is served by another process already", dir.display());
         }
+        // A failure to remove it shows in `bind`.
         let _ = std::fs::remove_file(&path);
         let socket = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
-        Ok(Self { socket, path })
+        Ok(Self {
+            listener: socket,
+            path,
+        })
     }
 }
 
-impl Drop for Listener {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 /// Reads one request.
-pub(crate) fn receive(stream: &UnixStream) -> Result<Ask> {
+pub(crate) fn read_request(stream: &UnixStream) -> Result<ControlRequest> {
     use std::io::Read;
+    // A client that connects and sends nothing must not hold up the thread of the control socket.
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut line = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Sends one answer; nobody may be listening any more.
-pub(crate) fn answer(mut stream: &UnixStream, answer: &Answer) {
+/// Sends one answer. A failure is ignored, because the other side may have gone away.
+pub(crate) fn send_answer(mut stream: &UnixStream, answer: &ControlAnswer) {
     let line = serde_json::to_string(answer)
         .unwrap_or_else(|e| format!(r#"{{"error":"the answer cannot be written: {e}"}}"#));
+    debug_assert!(!line.contains('\n'), "an answer is one line");
     let line = line + "\n";
     let _ = stream.write_all(line.as_bytes());
 }
 
 /// Asks the daemon of a mount; `None` when there is none.
-pub(crate) fn ask(dir: &Path, ask: &Ask) -> Result<Option<Answer>> {
+pub(crate) fn ask(dir: &Path, ask: &ControlRequest) -> Result<Option<ControlAnswer>> {
     ask_at(&socket_path(dir)?, ask)
+}
+
+/// Asks the daemon of a mount, which has `patience` to answer; `None` when there is none.
+pub(crate) fn ask_within(
+    dir: &Path,
+    ask: &ControlRequest,
+    patience: Duration,
+) -> Result<Option<ControlAnswer>> {
+    let Ok(stream) = UnixStream::connect(socket_path(dir)?) else {
+        return Ok(None);
+    };
+    ask_on(stream, ask, patience).map(Some)
 }
 
 /// Asks the daemon of a mount to end and waits until its process has: then the store's lock is
 /// free. `None` when there is no daemon.
-pub(crate) fn ask_down(dir: &Path) -> Result<Option<Answer>> {
+pub(crate) fn ask_down(dir: &Path) -> Result<Option<ControlAnswer>> {
     let path = socket_path(dir)?;
+    // A daemon that has ended leaves no socket that accepts a connection.
     let Ok(stream) = UnixStream::connect(&path) else {
         return Ok(None);
     };
+    // The kernel knows the process at the other end of the socket.
     let daemon = rustix::net::sockopt::socket_peercred(&stream)
-        .context("who is the daemon?")?
+        .context("the process of the daemon is not known")?
         .pid;
     // Taken while it lives, so that it means this process for ever.
-    let process =
-        rustix::process::pidfd_open(daemon, PidfdFlags::empty()).context("watching the daemon")?;
-    let said = ask_on(stream, &Ask::Down);
-    if said.is_err() && matches!(paths::look_at(dir), Ok(paths::Point::Mounted)) {
+    let process = rustix::process::pidfd_open(daemon, PidfdFlags::empty())
+        .context("the daemon's process cannot be watched")?;
+    let said = ask_on(stream, &ControlRequest::Down, PATIENCE);
+    if said.is_err()
+        && matches!(
+            paths::inspect_mount_point(dir),
+            Ok(paths::MountPointState::Mounted)
+        )
+    {
         // Busy: the daemon lives on.
         return said.map(Some);
     }
+    // Waits for the process even where no answer came: the store's lock is free only when it has
+    // ended.
     let end = Timespec {
         tv_sec: PATIENCE.as_secs() as i64,
         tv_nsec: 0,
     };
     let ended = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&end))
-        .context("waiting for the daemon")?;
+        .context("the end of the daemon cannot be awaited")?;
     let answer = said?;
     if ended == 0 {
         let pid = daemon.as_raw_nonzero();
         bail!(
-            "{} is unmounted, but its daemon (process {pid}) has not ended and still holds the store",
+            "{} is unmounted, but its daemon (process {pid}) has not ended and still holds the \
+             store",
             dir.display()
         );
     }
     Ok(Some(answer))
 }
 
-fn ask_at(path: &Path, ask: &Ask) -> Result<Option<Answer>> {
+fn ask_at(path: &Path, ask: &ControlRequest) -> Result<Option<ControlAnswer>> {
     let Ok(stream) = UnixStream::connect(path) else {
         return Ok(None);
     };
-    ask_on(stream, ask).map(Some)
+    ask_on(stream, ask, PATIENCE).map(Some)
 }
 
-fn ask_on(mut stream: UnixStream, ask: &Ask) -> Result<Answer> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn ask_on(
+    mut stream: UnixStream,
+    ask: &ControlRequest,
+    patience: Duration,
+) -> Result<ControlAnswer> {
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all((serde_json::to_string(ask)? + "\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(&stream)
         .read_line(&mut line)
         .context("the daemon does not answer")?;
+    // A daemon that is killed closes the connection without a word.
     if line.is_empty() {
         bail!("the daemon ended without an answer");
     }
     match serde_json::from_str(&line).context(
-        "the daemon's answer cannot be understood: it may be of another version of teal; `umount` ends it",
+        "the daemon's answer cannot be understood: it may be of another version of teal; \
+         `umount` ends it",
     )? {
-        Answer::Error { error } => bail!("{}", plain(&error)),
+        ControlAnswer::Error { error } => bail!("{}", escape_control(&error)),
         answer => Ok(answer),
     }
 }
 
-/// The status of every mount that answers.
-pub(crate) fn all() -> Result<Vec<Status>> {
+/// Returns the status of every mount that answers.
+pub(crate) fn all_statuses() -> Result<Vec<MountStatus>> {
     let mut found = Vec::new();
     let dir = paths::runtime_dir()?;
     for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
         let path = entry?.path();
+        // Sockets of daemons that died are passed over: they refuse the connection.
         if path.extension().is_some_and(|e| e == "sock")
-            && let Ok(Some(Answer::Status(status))) = ask_at(&path, &Ask::Status)
+            && let Ok(Some(ControlAnswer::Status(status))) = ask_at(&path, &ControlRequest::Status)
         {
             found.push(*status);
         }
     }
+    // Sorted, so that the list has the same order every time.
     found.sort_by(|a, b| a.mount_point.cmp(&b.mount_point));
     Ok(found)
 }

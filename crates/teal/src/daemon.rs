@@ -17,9 +17,9 @@ mod requests;
 mod start;
 mod volume;
 
-use crate::cli::Mount as Args;
-use crate::control::Listener;
-use crate::options::MountOptions;
+use crate::cli::MountArgs as Args;
+use crate::control::ControlSocket;
+use crate::options::MountConfig;
 use crate::rollback::Rollback;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -32,15 +32,19 @@ use volume::ServedVolume;
 
 /// Opens the store, mounts it and serves until the mount is gone. What was made for the mount is
 /// kept as soon as it is there.
-pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Result<ExitCode> {
-    match start::start(args, options) {
+pub(crate) fn serve_mount(args: &Args, options: MountConfig, made: Rollback) -> Result<ExitCode> {
+    match start::open_and_mount(args, options) {
         Ok((volume, listener)) => {
-            made.keep();
+            // From here on the daemon serves, so what was made for it must not be taken back any
+            // more.
+            made.keep_changes();
             if args.tell {
                 let mut out = std::io::stdout();
                 writeln!(out, "{READY}")
                     .and_then(|()| out.flush())
-                    .context("the parent does not listen")?;
+                    .context("the parent process does not listen any more")?;
+                // A session of its own keeps the signals of the parent's terminal away from the
+                // daemon.
                 let _ = rustix::process::setsid();
             } else {
                 log::info!(
@@ -52,6 +56,7 @@ pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Resul
             run(&Arc::new(volume), listener)
         }
         Err(error) if args.tell => {
+            // The parent reads one line and shows it as its own error.
             say!("{}", with_causes(&error).replace('\n', " "));
             Ok(ExitCode::FAILURE)
         }
@@ -61,26 +66,41 @@ pub(crate) fn serve(args: &Args, options: MountOptions, made: Rollback) -> Resul
 
 /// Serves the kernel, the control socket and signals until the mount is gone, then closes the
 /// store.
-fn run(volume: &Arc<ServedVolume>, listener: Listener) -> Result<ExitCode> {
-    volume.client.start().context("the background thread")?;
-    volume.drives.start().context("a thread for drives")?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
+fn run(volume: &Arc<ServedVolume>, listener: ControlSocket) -> Result<ExitCode> {
+    // Commits and drives have their threads before a request can need them.
+    let committing = volume.client.start();
+    committing.context("the background thread cannot be started")?;
+    let watching = volume.drives.start();
+    watching.context("the thread for drives cannot be started")?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
+        .context("signals cannot be caught")?;
     let for_signals = Arc::clone(volume);
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    named("teal-signals")
-        .spawn(move || signals.forever().for_each(|_| for_signals.interrupted()))?;
-    let for_control = Arc::clone(volume);
-    let socket = listener.socket.try_clone().context("control socket")?;
-    named("teal-control").spawn(move || {
-        for stream in socket.incoming().flatten() {
-            requests::serve(&for_control, stream);
+    named("teal-signals").spawn(move || {
+        for _ in signals.forever() {
+            for_signals.end_for_signal();
         }
     })?;
+    let for_control = Arc::clone(volume);
+    let socket = listener
+        .listener
+        .try_clone()
+        .context("the control socket cannot be shared with its thread")?;
+    // One request at a time; those that may take long get threads of their own.
+    named("teal-control").spawn(move || {
+        for stream in socket.incoming().flatten() {
+            requests::answer_connection(&for_control, stream);
+        }
+    })?;
+    // Blocks until the kernel has ended the mount.
     let served = volume.mount.run();
     volume.mount_has_ended();
+    // The store is closed before a failure of the mount is returned: whatever ended the mount,
+    // everything written must become durable.
     let closed = volume.close();
+    // Another daemon may take the socket only now, when the store is closed.
     drop(listener);
     served?;
-    closed.context("closing the store")?;
+    closed.context("the store could not be closed")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 //! `teal device`, `teal where`: drives and what is on them, for people.
 
-use crate::cli::{Affinity, Device};
-use crate::control::{self, Answer, Ask, DeviceLine, SourceLine, WhereLine};
-use crate::mounts::{nothing_on, object_at};
-use crate::status::waiting;
+use crate::cli::{AffinityCommand, DeviceCommand};
+use crate::control::{self, ControlAnswer, ControlRequest, DeviceLine, SourceLine, WhereLine};
+use crate::mounts::{no_daemon_error, object_at};
+use crate::status::waiting_objects;
 use anyhow::{Context, Result, bail};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,20 +13,20 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use teal_command::paths;
 use teal_command::profile;
-use teal_command::say::{count, plain, quoted, say, shown};
-use teal_command::size::human;
+use teal_command::say::{count_noun, escape_control, say, shell_quoted, shown_path};
+use teal_command::size::human_size;
 
-/// How often somebody who waits for a drive to be let go hears how far that is.
+/// The time between two reports of progress while a drive is being detached.
 const LOOK: Duration = Duration::from_secs(1);
 
-pub(crate) fn asked(dir: &Path, ask: &Ask) -> Result<Answer> {
-    control::ask(dir, ask)?.ok_or_else(|| nothing_on(dir))
+pub(crate) fn ask_mount(dir: &Path, ask: &ControlRequest) -> Result<ControlAnswer> {
+    control::ask(dir, ask)?.ok_or_else(|| no_daemon_error(dir))
 }
 
 /// Runs `teal device`.
-pub(crate) fn device(what: Device) -> Result<ExitCode> {
+pub(crate) fn run_device(what: DeviceCommand) -> Result<ExitCode> {
     match what {
-        Device::Add {
+        DeviceCommand::Add {
             path,
             size,
             name,
@@ -35,85 +35,89 @@ pub(crate) fn device(what: Device) -> Result<ExitCode> {
             force,
             dir,
         } => {
-            let (path, dir) = (place(&path)?, paths::point(dir)?);
-            let profile = profile.unwrap_or_default();
-            if !profile.is_empty() {
-                profile::shipped(&profile)?;
-            }
-            let stem = || {
-                path.file_stem()
-                    .map(|stem| stem.to_string_lossy().into_owned())
-            };
+            // The daemon runs in another directory, so paths are made absolute here.
+            let path = drive_place(&path)?;
+            let dir = paths::mount_point_for(dir)?;
+            let file_stem = path.file_stem();
             let name = name
-                .or_else(stem)
+                .or_else(|| file_stem.map(|stem| stem.to_string_lossy().into_owned()))
                 .context("a drive needs a name: give one with --name")?;
-            asked(
-                &dir,
-                &Ask::DeviceAdd {
-                    path: path.clone(),
-                    size,
-                    name: name.clone(),
-                    portable,
-                    profile,
-                    force,
-                },
+            let profile = profile.unwrap_or_default();
+            // A misspelt profile is refused before the daemon is asked to make anything.
+            if !profile.is_empty() {
+                profile::shipped_profile(&profile)?;
+            }
+            let request = ControlRequest::DeviceAdd {
+                path: path.clone(),
+                size,
+                name: name.clone(),
+                portable,
+                profile,
+                force,
+            };
+            ask_mount(&dir, &request)?;
+            let place = shown_path(&path);
+            say!("{name} is a drive of this volume now, in {place}; it is attached");
+            let quoted = shell_quoted(&name);
+            say!("before you unplug it, run: teal device detach {quoted}");
+        }
+        DeviceCommand::Ls { json, dir } => list_drives(&paths::mount_point_for(dir)?, json)?,
+        DeviceCommand::Attach { path, dir } => {
+            let path = drive_place(&path)?;
+            match ask_mount(
+                &paths::mount_point_for(dir)?,
+                &ControlRequest::DeviceAttach { path: path.clone() },
+            )? {
+                ControlAnswer::Already { already } => {
+                    say!("{} is attached already", escape_control(&already))
+                }
+                _ => say!("the drive in {} is attached", shown_path(&path)),
+            }
+        }
+        DeviceCommand::Detach { name, fast, dir } => {
+            detach_drive(&paths::mount_point_for(dir)?, &name_or_place(&name)?, fast)?;
+            say!("{} is detached; it may be unplugged", escape_control(&name));
+        }
+        DeviceCommand::Rm { name, dir } => {
+            ask_mount(
+                &paths::mount_point_for(dir)?,
+                &ControlRequest::DeviceRm { name: name.clone() },
             )?;
             say!(
-                "{name} is a drive of this volume now, in {}; it is attached",
-                shown(&path)
-            );
-            say!(
-                "before it is unplugged: teal device detach {}",
-                quoted(&name)
-            );
-        }
-        Device::Ls { json, dir } => {
-            let Answer::Devices { devices, trouble } = asked(&paths::point(dir)?, &Ask::DeviceLs)?
-            else {
-                bail!("the daemon's answer is about something else");
-            };
-            if json {
-                say!("{}", serde_json::to_string_pretty(&devices)?);
-            } else if devices.is_empty() {
-                say!("no drives; `teal device add PATH --size SIZE` makes one");
-            } else {
-                devices.iter().for_each(show);
-            }
-            if let Some(why) = trouble {
-                complain(format_args!(
-                    "only drives attached here are listed: the server cannot be asked for others ({})",
-                    plain(&why)
-                ));
-            }
-        }
-        Device::Attach { path, dir } => {
-            let path = place(&path)?;
-            match asked(
-                &paths::point(dir)?,
-                &Ask::DeviceAttach { path: path.clone() },
-            )? {
-                Answer::Already { already } => say!("{} is attached already", plain(&already)),
-                _ => say!("the drive in {} is attached", shown(&path)),
-            }
-        }
-        Device::Detach { name, fast, dir } => {
-            detach(&paths::point(dir)?, &name_or_place(&name)?, fast)?;
-            say!("{} is detached; it may be unplugged", plain(&name));
-        }
-        Device::Rm { name, dir } => {
-            asked(&paths::point(dir)?, &Ask::DeviceRm { name: name.clone() })?;
-            say!(
                 "{} is no drive of this volume any more; its file is left where it is",
-                plain(&name)
+                escape_control(&name)
             );
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where a drive is, or is to be. Who is asked is told in JSON, which is text.
-fn place(path: &Path) -> Result<PathBuf> {
-    let path = paths::absolute(path)?;
+/// Lists the drives of the volume on `dir`.
+fn list_drives(dir: &Path, json: bool) -> Result<()> {
+    let answer = ask_mount(dir, &ControlRequest::DeviceLs)?;
+    let ControlAnswer::Devices { devices, trouble } = answer else {
+        bail!("the daemon's answer is about something else");
+    };
+    // The list is printed first: it is of use without the server, too.
+    if json {
+        say!("{}", serde_json::to_string_pretty(&devices)?);
+    } else if devices.is_empty() {
+        say!("this volume has no drives; `teal device add PATH --size SIZE` makes one");
+    } else {
+        devices.iter().for_each(show_drive);
+    }
+    if let Some(why) = trouble {
+        let why = escape_control(&why);
+        print_notice(format_args!(
+            "only drives attached here are listed: the server cannot be asked for others ({why})"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the absolute path of a drive. Control messages are JSON, so the path must be text.
+fn drive_place(path: &Path) -> Result<PathBuf> {
+    let path = paths::absolute_path(path)?;
     if path.to_str().is_none() {
         bail!(
             "{} is no text (UTF-8): give it another name",
@@ -123,26 +127,30 @@ fn place(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Something to say beside the output.
-fn complain(text: std::fmt::Arguments<'_>) {
+/// Prints a notice on standard error, beside the output.
+fn print_notice(text: std::fmt::Arguments<'_>) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
 /// Detaches a drive; while that takes long, says how far it is.
-fn detach(dir: &Path, name: &str, fast: bool) -> Result<()> {
+fn detach_drive(dir: &Path, name: &str, fast: bool) -> Result<()> {
+    // The channel has room for the answer, so that the thread never blocks on sending it.
     let (done, ended) = sync_channel(1);
     std::thread::scope(|scope| {
-        let ask = Ask::DeviceDetach {
+        let ask = ControlRequest::DeviceDetach {
             name: name.to_owned(),
             fast,
         };
+        // A thread waits for the answer, so that this one can show progress meanwhile.
         std::thread::Builder::new()
-            .spawn_scoped(scope, move || drop(done.send(asked(dir, &ask))))?;
+            .spawn_scoped(scope, move || drop(done.send(ask_mount(dir, &ask))))?;
         loop {
             match ended.recv_timeout(LOOK) {
                 Ok(answer) => return answer.map(drop),
                 Err(RecvTimeoutError::Timeout) => tell_progress(dir, name),
-                Err(RecvTimeoutError::Disconnected) => bail!("nothing came of it"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("the thread that asked the daemon ended without an answer")
+                }
             }
         }
     })
@@ -150,7 +158,9 @@ fn detach(dir: &Path, name: &str, fast: bool) -> Result<()> {
 
 /// Says on standard error what still waits to be copied to a drive.
 fn tell_progress(dir: &Path, name: &str) {
-    let Ok(Answer::Devices { devices, .. }) = asked(dir, &Ask::DeviceLs) else {
+    // A failure to show progress is not worth an error.
+    let Ok(ControlAnswer::Devices { devices, .. }) = ask_mount(dir, &ControlRequest::DeviceLs)
+    else {
         return;
     };
     let is_it = |line: &&DeviceLine| line.name == name || line.place.as_deref() == Some(name);
@@ -160,9 +170,13 @@ fn tell_progress(dir: &Path, name: &str) {
             .iter()
             .find(|(known, _)| known == "written_bytes")
             .map_or(0, |(_, count)| *count);
-        let (copied, waits) = (human(written), waiting(line.queued));
-        let first = match asked(dir, &Ask::Status) {
-            Ok(Answer::Status(status)) => status.upstream.map_or(0, |upstream| upstream.only_here),
+        let (copied, waits) = (human_size(written), waiting_objects(line.queued));
+        // Drives hold content as the server has it, so changes that only this machine has go to the
+        // server first.
+        let first = match ask_mount(dir, &ControlRequest::Status) {
+            Ok(ControlAnswer::Status(status)) => {
+                status.upstream.map_or(0, |upstream| upstream.only_here)
+            }
             _ => 0,
         };
         let first = if first == 0 {
@@ -170,25 +184,26 @@ fn tell_progress(dir: &Path, name: &str) {
         } else {
             format!("; {first} are to be at the server first")
         };
-        complain(format_args!(
+        print_notice(format_args!(
             "{}: {waits} to be copied, {copied} are{first}",
-            plain(&line.name)
+            escape_control(&line.name)
         ));
     }
 }
 
 /// Drives are called by their names or by where they are.
 fn name_or_place(name: &str) -> Result<String> {
+    // A name has no slash, so a text with one is a path.
     if !name.contains('/') {
         return Ok(name.to_owned());
     }
-    Ok(paths::absolute(Path::new(name))?
+    Ok(paths::absolute_path(Path::new(name))?
         .to_string_lossy()
         .into_owned())
 }
 
-fn show(line: &DeviceLine) {
-    let name = plain(&line.name);
+fn show_drive(line: &DeviceLine) {
+    let name = escape_control(&line.name);
     let kind = if line.portable {
         "portable"
     } else {
@@ -204,12 +219,12 @@ fn show(line: &DeviceLine) {
             } else {
                 ""
             };
-            say!("{name}  in {}, {kind}{late}", plain(place));
+            say!("{name}  in {}, {kind}{late}", escape_control(place));
             say!(
                 "  {} of {} used by {}; as of commit {}",
-                human(used),
-                human(line.total_bytes),
-                count(line.objects.unwrap_or(0), "object"),
+                human_size(used),
+                human_size(line.total_bytes),
+                count_noun(line.objects.unwrap_or(0), "object"),
                 line.position.unwrap_or(0)
             );
             let so_far = |name| {
@@ -220,15 +235,15 @@ fn show(line: &DeviceLine) {
             };
             say!(
                 "  {} read in {}, {} written",
-                human(so_far("read_bytes")),
-                count(so_far("reads"), "read"),
-                human(so_far("written_bytes"))
+                human_size(so_far("read_bytes")),
+                count_noun(so_far("reads"), "read"),
+                human_size(so_far("written_bytes"))
             );
             if line.queued > 0 {
-                say!("  {} to be copied to it", waiting(line.queued));
+                say!("  {} to be copied to it", waiting_objects(line.queued));
             }
             if line.short > 0 {
-                let missing = human(line.short_bytes);
+                let missing = human_size(line.short_bytes);
                 say!(
                     "  it is full: {} files with affinity ({missing} of them) are not on it",
                     line.short
@@ -237,35 +252,70 @@ fn show(line: &DeviceLine) {
         }
         (None, Some(machine)) => say!(
             "{name}  attached to {}, {kind}, {}",
-            plain(machine),
-            human(line.bytes)
+            escape_control(machine),
+            human_size(line.bytes)
         ),
-        (None, None) => say!("{name}  not attached, {kind}, {}", human(line.bytes)),
+        (None, None) => say!("{name}  not attached, {kind}, {}", human_size(line.bytes)),
     }
     line.superseded.iter().for_each(|words| say!("  {words}"));
 }
 
+/// Lists what is always kept on a drive, and how much of that has found no room.
+fn list_affinities(dir: &Path, drive: &str) -> Result<()> {
+    let ask = ControlRequest::AffinityLs {
+        drive: drive.to_owned(),
+    };
+    let ControlAnswer::Affinities { affinities } = ask_mount(dir, &ask)? else {
+        return Ok(());
+    };
+    let (mut short, mut missing) = (0, 0);
+    for line in affinities {
+        if line.short {
+            short += 1;
+            // A file that found no room may be there in part.
+            missing += line.size.saturating_sub(line.bytes);
+        }
+        let sticky = match line.sticky {
+            true => ", and whatever comes into it",
+            false => "",
+        };
+        // The drive may have only a part of it yet.
+        let of = match line.bytes < line.size {
+            true => format!(" of {}", human_size(line.size)),
+            false => String::new(),
+        };
+        let bytes = human_size(line.bytes);
+        say!("{bytes:>10}{of}  {}{sticky}", escape_control(&line.path));
+    }
+    if short > 0 {
+        let missing = human_size(missing);
+        say!("{drive} is full: {short} files with affinity ({missing} of them) are not on it");
+    }
+    Ok(())
+}
+
 /// Runs `teal affinity`.
-pub(crate) fn affinity(what: Affinity) -> Result<ExitCode> {
+pub(crate) fn run_affinity(what: AffinityCommand) -> Result<ExitCode> {
     match what {
-        Affinity::Add {
+        AffinityCommand::Add {
             path,
             drive,
             sticky,
         } => {
             let (dir, meta) = object_at(&path)?;
+            // Only a directory can pass an affinity on.
             if sticky && !meta.is_dir() {
                 bail!(
                     "{} is no directory: nothing comes into it, so leave --sticky out",
-                    shown(&path)
+                    shown_path(&path)
                 );
             }
-            let ask = Ask::AffinityAdd {
+            let ask = ControlRequest::AffinityAdd {
                 object: meta.ino(),
                 drive: drive.clone(),
                 sticky,
             };
-            if let Answer::Marked { files, bytes } = asked(&dir, &ask)? {
+            if let ControlAnswer::Marked { files, bytes } = ask_mount(&dir, &ask)? {
                 let (are, they) = if files == 1 {
                     ("is", "it is on its way")
                 } else {
@@ -273,62 +323,28 @@ pub(crate) fn affinity(what: Affinity) -> Result<ExitCode> {
                 };
                 say!(
                     "{} ({}) {are} always on {}; {they} to it",
-                    count(files, "file"),
-                    human(bytes),
-                    plain(&drive)
+                    count_noun(files, "file"),
+                    human_size(bytes),
+                    escape_control(&drive)
                 );
             }
         }
-        Affinity::Ls { drive, dir } => {
-            let ask = Ask::AffinityLs {
-                drive: drive.clone(),
-            };
-            if let Answer::Affinities { affinities } = asked(&paths::point(dir)?, &ask)? {
-                let (mut short, mut missing) = (0, 0);
-                for line in affinities {
-                    short += u64::from(line.short);
-                    missing += if line.short {
-                        line.size.saturating_sub(line.bytes)
-                    } else {
-                        0
-                    };
-                    let sticky = if line.sticky {
-                        ", and whatever comes into it"
-                    } else {
-                        ""
-                    };
-                    let of = if line.bytes < line.size {
-                        format!(" of {}", human(line.size))
-                    } else {
-                        String::new()
-                    };
-                    say!(
-                        "{:>10}{of}  {}{sticky}",
-                        human(line.bytes),
-                        plain(&line.path)
-                    );
-                }
-                if short > 0 {
-                    say!(
-                        "{drive} is full: {short} files with affinity ({} of them) are not on it",
-                        human(missing)
-                    );
-                }
-            }
+        AffinityCommand::Ls { drive, dir } => {
+            list_affinities(&paths::mount_point_for(dir)?, &drive)?;
         }
-        Affinity::Rm { path, drive } => {
+        AffinityCommand::Rm { path, drive } => {
             let (dir, meta) = object_at(&path)?;
-            asked(
+            ask_mount(
                 &dir,
-                &Ask::AffinityRm {
+                &ControlRequest::AffinityRm {
                     object: meta.ino(),
                     drive: drive.clone(),
                 },
             )?;
             say!(
                 "{} makes way on {} when something else is used more",
-                shown(&path),
-                plain(&drive)
+                shown_path(&path),
+                escape_control(&drive)
             );
         }
     }
@@ -336,15 +352,18 @@ pub(crate) fn affinity(what: Affinity) -> Result<ExitCode> {
 }
 
 /// Runs `teal where`.
-pub(crate) fn whereabouts(path: &Path, json: bool) -> Result<ExitCode> {
+pub(crate) fn show_whereabouts(path: &Path, json: bool) -> Result<ExitCode> {
     let (dir, meta) = object_at(path)?;
+    // Links and special files have no content of their own.
     if !meta.is_file() && !meta.is_dir() {
         bail!(
             "{} is neither a file nor a directory: only content has a place",
-            shown(path)
+            shown_path(path)
         );
     }
-    let Answer::Where { whereabouts } = asked(&dir, &Ask::Where { object: meta.ino() })? else {
+    let ControlAnswer::Where { whereabouts } =
+        ask_mount(&dir, &ControlRequest::Where { object: meta.ino() })?
+    else {
         bail!("the daemon's answer is about something else");
     };
     if json {
@@ -356,9 +375,13 @@ pub(crate) fn whereabouts(path: &Path, json: bool) -> Result<ExitCode> {
 }
 
 fn show_where(found: &WhereLine) {
-    say!("{} ({})", plain(&found.path), human(found.size));
+    say!(
+        "{} ({})",
+        escape_control(&found.path),
+        human_size(found.size)
+    );
     if let Some(pinned) = &found.pinned {
-        say!("  always here: {} is pinned", plain(pinned));
+        say!("  always here: {} is pinned", escape_control(pinned));
     }
     for source in &found.sources {
         let version = source
@@ -366,18 +389,18 @@ fn show_where(found: &WhereLine) {
             .map_or_else(String::new, |seq| format!(" of commit {seq}"));
         say!(
             "  {:<16} {}{version}{}: {}",
-            plain(&source.name),
-            human(source.bytes),
-            price(source),
+            escape_control(&source.name),
+            human_size(source.bytes),
+            predicted_cost(source),
             source.why
         );
     }
 }
 
 /// Returns what reading a block from there costs, as predicted.
-fn price(source: &SourceLine) -> String {
+fn predicted_cost(source: &SourceLine) -> String {
     let (Some(micros), Some(joules)) = (source.microseconds, source.microjoules) else {
-        // What is here, and what is only known to be elsewhere, is not weighed against anything.
+        // The home log, and places that are only known to exist, have no cost that is weighed.
         let is_weighed = !["home log", "elsewhere"].contains(&source.name.as_str());
         return if is_weighed {
             ", not measured yet".to_owned()

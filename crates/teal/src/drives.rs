@@ -1,336 +1,168 @@
 //! The drives of a mount: requests of the control socket about them, and attaching new ones.
 //!
 //! # Guarantees
-//! 1. A drive that was attached here once is attached again whenever its file is there, unless
-//!    somebody has detached it: then not before the file was away, or has changed, even if the
-//!    volume is mounted anew meanwhile.
-//! 2. Places are only looked at ([`POLL`]), never opened, while nothing has appeared there; what is
-//!    there and is no drive is not opened again before it has changed. Where a drive was that the
-//!    volume has forgotten, nobody looks any more.
+//! 1. A drive that was attached here once is attached again whenever its file is there, unless a
+//!    person has detached it. Then it is not attached before its file was away or has changed, even
+//!    if the volume is mounted anew meanwhile.
+//! 2. Places are only looked at, never opened, while nothing has appeared there; a file
+//!    that is no drive is not opened again before it has changed. The places of drives that the
+//!    volume has forgotten are not looked at any more.
 //! 3. A registered drive is attached wherever it appears: at the top of a file system that is
-//!    mounted, or on a removable disk ([`Places`]).
+//!    mounted, or on a removable disk.
 //! 4. What appears and is no drive of this volume is never locked: it is only read.
+//!
+//! # Rooms, each of which uses those before it
+//! 1. `memory`: what is remembered across remounts.
+//! 2. `places`: where drives may appear.
+//! 3. `unfit`: why a place holds no drive of this volume.
+//! 4. `answers`: lists of drives and of places of content.
+//! 5. `appearance`: attaching drives that appear, on a thread of its own.
+//! 6. `requests`: the requests of the control socket.
 
+mod answers;
+mod appearance;
 mod memory;
 mod places;
-mod shown;
+mod requests;
 mod unfit;
 
-use crate::control::{AffinityLine, Answer, Ask};
-use crate::{mkfs, replica};
-use anyhow::{Context, Result, bail};
-use memory::Known;
-use places::{Bell, Places, is_same, looks};
+use crate::replica;
+use anyhow::{Context, Result};
+use memory::DriveMemory;
+use places::{WakeupHandle, is_same};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use teal_command::say::quoted;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
 use teal_posix::FileSystem;
-use teal_replica::{DriveRefused, DriveShown, NewDrive, Replica};
-use teal_types::ObjectNo;
-use unfit::{damage, is_final, is_fit, is_outside, is_removed, said, too_small};
+use teal_replica::{DriveRefused, DriveStatus, Replica};
+use unfit::{explain_failure, is_fit};
 
-/// A file that was not there is looked for so often.
-const POLL: Duration = Duration::from_secs(2);
-/// Names that other sources of content have.
-const TAKEN: &[&str] = &["server", "home log", "elsewhere"];
-/// What appears is tried so often: somebody else may have it open, who only looks whose it is.
-const TRIES: u32 = 15;
-
-/// What is kept in mind.
+/// The places and drives that the service remembers.
 #[derive(Debug, Default)]
-struct State {
-    known: Known,
-    /// Being detached just now.
-    leaving: BTreeSet<PathBuf>,
-    /// Stores that appeared where nobody has named a place, and how often they are still tried.
+struct AttachmentState {
+    known: DriveMemory,
+    /// The places of drives that are being detached: they are not attached again meanwhile.
+    detaching: BTreeSet<PathBuf>,
+    /// Stores that appeared at places that were never named, and how often they are still tried.
     tries: BTreeMap<PathBuf, u32>,
-    /// Why a place could not be attached, as it was said last.
-    said: BTreeMap<PathBuf, String>,
-    /// What is no drive of this volume, as it looked when that was found.
+    /// The last failure to attach each place, which is logged once and not at every attempt.
+    last_failures: BTreeMap<PathBuf, String>,
+    /// Places that hold no drive of this volume, each with its signature when that was found.
     unfit: BTreeMap<PathBuf, String>,
 }
 
-/// See the module.
-pub(crate) struct Drives {
+/// The drives of one mount.
+pub(crate) struct DriveService {
     client: Arc<FileSystem>,
+    /// The file of the memory.
     file: PathBuf,
-    /// Guards only itself.
-    state: Mutex<State>,
-    /// One attempt at a time: who is asked to attach what is just being looked at would find it in
-    /// use. Under it a drive is opened, and the server asked.
+    /// Guards only itself; no drive is opened and no server asked under it.
+    state: Mutex<AttachmentState>,
+    /// Held during an attempt to attach, so that there is one at a time: a second attempt would
+    /// find the drive in use by the first. A drive is opened and the server is asked under this
+    /// lock.
     attaching: Mutex<()>,
-    bell: std::sync::OnceLock<Bell>,
+    wakeup: OnceLock<WakeupHandle>,
 }
 
-impl Drives {
-    /// Those of a client whose store is this.
+impl DriveService {
+    /// Makes the service for the drives of a client, and loads what is remembered beside its store.
     pub(crate) fn new(client: &Arc<FileSystem>, store: &Path) -> Result<Self> {
-        let file = replica::beside(store)?.join("drives.toml");
-        let state = Mutex::new(State {
-            known: Known::load(&file)?,
-            ..State::default()
+        let file = replica::directory_beside(store)?.join("drives.toml");
+        let state = Mutex::new(AttachmentState {
+            known: DriveMemory::load(&file)?,
+            ..AttachmentState::default()
         });
-        let (attaching, bell) = (Mutex::new(()), std::sync::OnceLock::new());
         Ok(Self {
             client: Arc::clone(client),
             file,
             state,
-            attaching,
-            bell,
+            attaching: Mutex::new(()),
+            wakeup: OnceLock::new(),
         })
     }
 
-    /// Returns what drives belong to; a volume without a server has none.
+    /// Returns the replica that drives belong to; a volume without a server has none.
     fn replica(&self) -> Result<&Arc<Replica>, DriveRefused> {
         self.client.replica().ok_or(DriveRefused::Alone)
     }
 
     /// Returns the drives that are attached.
-    fn attached(&self) -> Vec<DriveShown> {
+    fn attached_drives(&self) -> Vec<DriveStatus> {
         self.client
             .replica()
-            .map_or_else(Vec::new, |replica| replica.drives())
+            .map_or_else(Vec::new, |replica| replica.drive_statuses())
     }
 
-    /// Returns the drives that are attached, with where they are and how many objects wait for
-    /// each; asks none of them.
-    pub(crate) fn here(&self) -> Vec<(String, String, u64)> {
+    /// Returns the name and the place of each attached drive, and the number of objects that wait
+    /// for it. Asks none of the drives.
+    pub(crate) fn attached_places(&self) -> Vec<(String, String, u64)> {
         self.client
             .replica()
-            .map_or_else(Vec::new, |replica| replica.drives_here())
+            .map_or_else(Vec::new, |replica| replica.attached_drive_names())
     }
 
-    /// Lets go of the drives that are not there any more. Returns their names, where they were, and
-    /// what has become of them.
+    /// Lets go of the drives that are not there any more. Returns the name and the place of each,
+    /// and the reason why it is gone.
     fn lose_absent(&self) -> Vec<(String, String, String)> {
         self.client
             .replica()
             .map_or_else(Vec::new, |replica| replica.lose_absent_drives())
     }
 
-    /// Attaches what is there, and from now on what appears. A volume without a server has no
-    /// drives, and nobody wakes when something is mounted.
-    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        let Some(replica) = self.client.replica() else {
-            return Ok(());
-        };
-        let this = Arc::downgrade(self);
-        let (mut places, bell) = Places::new()?;
-        let poll = move || {
-            while let Some(drives) = this.upgrade() {
-                drives.forget_left();
-                drives.leave_superseded();
-                let is_trying = drives.attach_appeared(places.appeared());
-                let is_waiting = drives.attach_known() || is_trying;
-                drop(drives);
-                places.wait(is_waiting.then_some(POLL));
-            }
-        };
-        std::thread::Builder::new()
-            .name("teal-drives".into())
-            .spawn(poll)?;
-        let _ = self.bell.set(bell);
-        // A place that was named is looked at until it is there again.
-        let this = Arc::downgrade(self);
-        replica
-            .when_a_drive_is_lost(move || this.upgrade().iter().for_each(|drives| drives.ring()));
-        Ok(())
-    }
-
-    /// What was away, or is another one by now, may be attached again.
-    fn forget_left(&self) {
-        let mut state = self.state();
-        let before = state.known.clone();
-        state
-            .known
-            .left
-            .retain(|place, looked| looks(place).as_ref() == Some(looked));
-        if let Err(e) = state.known.save(&self.file, &before) {
-            log::warn!("{e:#}");
+    /// Makes the watching thread look at all places now.
+    fn wake_watcher(&self) {
+        if let Some(wakeup) = self.wakeup.get() {
+            wakeup.wake();
         }
     }
 
-    /// What is another machine's now is not attached by itself where it was, until it was away.
-    fn leave_superseded(&self) {
-        let mut state = self.state();
-        let before = state.known.clone();
-        let places: Vec<PathBuf> = self
-            .client
-            .replica()
-            .map_or_else(Vec::new, |replica| replica.superseded_places());
-        state.known.left.extend(
-            places
-                .into_iter()
-                .filter_map(|place| looks(&place).map(|looked| (place, looked))),
-        );
-        if let Err(e) = state.known.save(&self.file, &before) {
-            log::warn!("{e:#}");
-        }
-    }
-
-    fn ring(&self) {
-        self.bell.get().iter().for_each(|bell| bell.ring());
-    }
-
-    /// Attaches what is a drive of this volume, and is at a place that nobody has named; whether
-    /// something is to be tried again: somebody else may let go of it just now.
-    fn attach_appeared(&self, places: Vec<PathBuf>) -> bool {
-        let attached: BTreeSet<PathBuf> = self
-            .attached()
-            .into_iter()
-            .map(|drive| drive.place.into())
-            .collect();
-        let tried: Vec<PathBuf> = {
-            let mut state = self.state();
-            state
-                .tries
-                .extend(places.into_iter().map(|place| (place, TRIES)));
-            let State {
-                known,
-                leaving,
-                tries,
-                ..
-            } = &mut *state;
-            tries.retain(|place, _| {
-                let is_said = known.places.contains(place)
-                    || leaving.contains(place)
-                    || known.left.contains_key(place);
-                !is_said && !attached.contains(place) && looks(place).is_some()
-            });
-            tries.keys().cloned().collect()
-        };
-        for place in tried {
-            let done = self.look(&place).and_then(|()| self.attach(&place));
-            let mut state = self.state();
-            let left = state.tries.remove(&place).unwrap_or(0);
-            if let Err(e) = done {
-                log::debug!("{} is not attached: {e:#}", place.display());
-                if left > 1 && !is_final(&e) {
-                    state.tries.insert(place, left - 1);
-                }
-            }
-        }
-        !self.state().tries.is_empty()
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, AttachmentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attaches what has appeared; whether something known is not attached.
-    fn attach_known(&self) -> bool {
-        let attached: BTreeSet<PathBuf> = self
-            .attached()
-            .into_iter()
-            .map(|drive| drive.place.into())
-            .collect();
-        let known = self.state().known.places.clone();
-        let away: Vec<_> = known
-            .into_iter()
-            .filter(|place| !attached.contains(place))
-            .collect();
-        away.iter().for_each(|place| self.attach_again(place));
-        !away.is_empty()
-    }
-
-    /// Attaches what has appeared where somebody has named a place, unless it is known to be none
-    /// of ours.
-    fn attach_again(&self, place: &Path) {
-        let looked = looks(place);
-        {
-            let mut state = self.state();
-            if looked.is_none() || state.unfit.get(place) != looked.as_ref() {
-                state.unfit.remove(place);
-            }
-            let is_left = state.leaving.contains(place) || state.known.left.contains_key(place);
-            if looked.is_none() || is_left || state.unfit.contains_key(place) {
-                return;
-            }
-        }
-        let done = self.attach(place);
-        if done.as_ref().is_err_and(is_removed)
-            && let Err(e) = self.list()
-        {
-            log::debug!("{e:#}");
-        }
-        let words = done
-            .as_ref()
-            .err()
-            .map(|e| format!("{e:#}"))
-            .unwrap_or_default();
-        let mut state = self.state();
-        if let Some(looked) = looks(place).filter(|_| done.is_err_and(|e| is_final(&e))) {
-            state.unfit.insert(place.to_owned(), looked);
-        }
-        if state
-            .said
-            .insert(place.to_owned(), words.clone())
-            .unwrap_or_default()
-            != words
-            && !words.is_empty()
-        {
-            log::warn!("{} is not attached: {words}", place.display());
-        }
-    }
-
-    /// Looks whether a drive of this volume is there, without a lock: whoever else opens what is
-    /// there finds it free.
-    fn look(&self, path: &Path) -> Result<()> {
-        is_fit(path)?;
-        let disk = FileDisk::open(path, OpenMode::Look).map_err(|e| said(e.into(), path))?;
-        let looked = self.replica()?.look_at_drive(Arc::new(disk));
-        if let Err(DriveRefused::Disk(why)) = &looked
-            && let Some(why) = damage(why)
-        {
-            // Not final: somebody who writes to it looks like that, too.
-            bail!("{} is damaged, or in use: {why}", path.display());
-        }
-        looked
-            .with_context(|| path.to_string_lossy().into_owned())
-            .map_err(|e| said(e, path))
-    }
-
-    /// Attaches what is there; its name if it is attached already.
-    fn attach(&self, path: &Path) -> Result<Option<String>> {
+    /// Attaches the drive at `path`. Returns its name if it was attached before.
+    fn attach_from(&self, path: &Path) -> Result<Option<String>> {
         let _attaching = self
             .attaching
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        // A drive that was pulled out counts as attached until its absence is noticed.
         self.lose_absent();
         if let Some(name) = self.attached_from(path) {
             return Ok(Some(name));
         }
+        // Looked at before it is opened for writing, which would lock it.
         is_fit(path)?;
-        let disk = FileDisk::open(path, OpenMode::Write).map_err(|e| said(e.into(), path))?;
+        let disk =
+            FileDisk::open(path, OpenMode::Write).map_err(|e| explain_failure(e.into(), path))?;
         let place = path.to_string_lossy();
-        let known = self.state().known.drives();
+        let known = self.lock_state().known.known_drives();
         let attached = self
             .replica()?
             .attach_drive(Arc::new(disk), &place, &known, &SystemEntropy);
         attached
             .with_context(|| place.into_owned())
-            .map_err(|e| said(e, path))?;
+            .map_err(|e| explain_failure(e, path))?;
         log::info!("the drive in {} is attached", path.display());
-        self.remember(path, false)?;
+        self.remember_attached(path, false)?;
         Ok(None)
     }
 
-    /// The drive that is attached from this file or disk.
+    /// Returns the name of the drive that is attached from this file or disk.
     fn attached_from(&self, path: &Path) -> Option<String> {
-        let mut drives = self.here().into_iter();
+        let mut drives = self.attached_places().into_iter();
         drives
             .find(|(_, place, _)| is_same(Path::new(place), path))
             .map(|(name, ..)| name)
     }
 
-    /// Keeps in mind which drives are attached; and, if somebody has named it, that one is to be
-    /// looked for at this place.
-    fn remember(&self, path: &Path, is_named: bool) -> Result<()> {
-        let attached = self.attached();
-        let mut state = self.state();
+    /// Remembers which drives are attached. If a person has named the place, the drive is looked
+    /// for there from now on.
+    fn remember_attached(&self, path: &Path, is_named: bool) -> Result<()> {
+        let attached = self.attached_drives();
+        let mut state = self.lock_state();
         let before = state.known.clone();
         state.known.left.remove(path);
         state.unfit.remove(path);
@@ -338,173 +170,26 @@ impl Drives {
             state.known.places.insert(path.to_owned());
         }
         for drive in attached {
-            state.known.had(drive.device, &drive.place, drive.known);
+            state
+                .known
+                .record_attachment(drive.device, &drive.place, drive.known);
         }
         state.known.save(&self.file, &before)?;
         drop(state);
-        self.ring();
+        // The watching thread decides by the new state how long it waits.
+        self.wake_watcher();
         Ok(())
     }
 
     /// Forgets drives that the volume has forgotten, and where they were.
-    fn forget(&self, devices: &[u32]) -> Result<()> {
-        let mut state = self.state();
+    fn forget_devices(&self, devices: &[u32]) -> Result<()> {
+        let mut state = self.lock_state();
         let before = state.known.clone();
         for device in devices {
-            let places = state.known.forget(*device);
-            places.iter().for_each(|place| {
-                log::info!("nobody looks for a drive in {} any more", place.display())
-            });
+            for place in state.known.forget_drive(*device) {
+                log::info!("a drive in {} is not looked for any more", place.display());
+            }
         }
         state.known.save(&self.file, &before)
-    }
-
-    /// Answers what is asked about drives.
-    pub(crate) fn answer(&self, ask: &Ask) -> Result<Answer> {
-        match ask {
-            Ask::DeviceLs => return self.list(),
-            Ask::Where { object } => return self.whereabouts(ObjectNo::new(*object)),
-            Ask::DeviceAdd {
-                path,
-                size,
-                name,
-                portable,
-                profile,
-                force,
-            } => {
-                let new = NewDrive {
-                    name: name.clone(),
-                    portable: *portable,
-                    profile: profile.clone(),
-                };
-                self.add(path, (*size, *force), &new)?;
-            }
-            Ask::DeviceAttach { path } => {
-                let already = self.attach(path)?;
-                self.remember(path, true)?;
-                if let Some(already) = already {
-                    return Ok(Answer::Already { already });
-                }
-            }
-            Ask::DeviceDetach { name, fast } => {
-                let mut lost = self.lose_absent().into_iter();
-                if let Some((name, _, why)) =
-                    lost.find(|(lost, place, _)| lost == name || place == name)
-                {
-                    bail!("{name} is gone already ({why}); nothing is lost with it");
-                }
-                let places = self.places(name);
-                self.state().leaving.extend(places.iter().cloned());
-                let done = self.replica()?.detach_drive(name, *fast);
-                let mut state = self.state();
-                state.leaving.retain(|place| !places.contains(place));
-                if !matches!(done, Err(DriveRefused::NotAttached(_))) {
-                    let before = state.known.clone();
-                    state.known.left.extend(
-                        places
-                            .into_iter()
-                            .filter_map(|place| Some((place.clone(), looks(&place)?))),
-                    );
-                    let saved = state.known.save(&self.file, &before);
-                    drop(state);
-                    self.ring();
-                    saved?;
-                }
-                done?;
-            }
-            Ask::DeviceRm { name } => {
-                let places = self.places(name);
-                self.state().leaving.extend(places.iter().cloned());
-                let done = self
-                    .replica()?
-                    .remove_drive(name)
-                    .map(|device| self.forget(&[device]));
-                self.state().leaving.retain(|place| !places.contains(place));
-                self.ring();
-                done??;
-            }
-            Ask::AffinityAdd {
-                object,
-                drive,
-                sticky,
-            } => {
-                let (files, bytes) = self
-                    .replica()?
-                    .add_affinity(ObjectNo::new(*object), drive, *sticky)
-                    .map_err(too_small)?;
-                return Ok(Answer::Marked { files, bytes });
-            }
-            Ask::AffinityRm { object, drive } => self
-                .replica()?
-                .remove_affinity(ObjectNo::new(*object), drive)?,
-            Ask::AffinityLs { drive } => {
-                let found = self.replica()?.affinities(drive)?.into_iter();
-                let line = |of: teal_replica::Affinity| {
-                    let teal_replica::Affinity {
-                        path,
-                        bytes,
-                        size,
-                        sticky,
-                        is_short,
-                    } = of;
-                    AffinityLine {
-                        path,
-                        bytes,
-                        size,
-                        sticky,
-                        short: is_short,
-                    }
-                };
-                return Ok(Answer::Affinities {
-                    affinities: found.map(line).collect(),
-                });
-            }
-            _ => bail!("this is no question about drives"),
-        }
-        Ok(Answer::Done)
-    }
-
-    /// Returns where the drive of this name is attached.
-    fn places(&self, name: &str) -> Vec<PathBuf> {
-        let drives = self.here().into_iter();
-        drives
-            .filter(|(known, place, _)| known == name || place == name)
-            .map(|(_, place, _)| place.into())
-            .collect()
-    }
-
-    fn add(&self, path: &Path, (size, force): (Option<u64>, bool), new: &NewDrive) -> Result<()> {
-        let replica = self.replica()?;
-        let name = &new.name;
-        if TAKEN.contains(&name.to_lowercase().as_str()) {
-            bail!(
-                "{name} is the name of another place where content is; choose another with --name"
-            );
-        }
-        is_outside(path)?;
-        self.lose_absent();
-        if let Some(name) = self.attached_from(path) {
-            let quoted = quoted(&name);
-            bail!(
-                "{} is in use: it is the drive {name}; let go of it first: teal device detach {quoted}",
-                path.display()
-            );
-        }
-        if replica
-            .registered_drives()?
-            .iter()
-            .any(|known| known.name == *name)
-        {
-            bail!("this volume has a drive called {name} already; choose another name with --name");
-        }
-        let (disk, is_created) = mkfs::disk(path, size, force).map_err(|e| said(e, path))?;
-        let added = replica.add_drive(Arc::new(disk), &path.to_string_lossy(), new, &SystemEntropy);
-        if added.is_err() && is_created {
-            let _ = std::fs::remove_file(path);
-        }
-        added
-            .with_context(|| format!("no drive was made in {}", path.display()))
-            .map_err(|e| said(e, path))?;
-        self.remember(path, true)
     }
 }

@@ -6,27 +6,28 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use teal_command::say::{say, shown};
+use teal_command::say::{say, shown_path};
 use teal_device::Drive;
 use teal_env::{FileDisk, OpenMode, SystemClock};
 use teal_log::{
-    CheckOptions, CheckProgress, DumpWhat, OpenOptions, Phase, RawWhat, Severity, Store, dump_raw,
+    CheckOptions, CheckPhase, CheckProgress, DumpWhat, OpenOptions, RawWhat, Severity, Store,
+    dump_raw,
 };
 use teal_types::ObjectNo;
 
 const DUMPS: &str =
     "superblock, anchors, log, segment:N, usage, imap, orphans, places, shared, object:N, dir:N";
 
-fn disk(path: &Path) -> Result<FileDisk> {
+fn open_disk(path: &Path) -> Result<FileDisk> {
     Ok(FileDisk::open(path, OpenMode::Read)?)
 }
 
-fn open(path: &Path) -> Result<Arc<Store>> {
+fn open_store(path: &Path) -> Result<Arc<Store>> {
     let options = OpenOptions {
         read_only: true,
         ..OpenOptions::default()
     };
-    let opened = Store::open(Arc::new(disk(path)?), Arc::new(SystemClock), options);
+    let opened = Store::open(Arc::new(open_disk(path)?), Arc::new(SystemClock), options);
     Ok(opened
         .with_context(|| format!("cannot open {}", path.display()))?
         .0)
@@ -34,40 +35,34 @@ fn open(path: &Path) -> Result<Arc<Store>> {
 
 /// Verifies a store. The exit status is 0 when it is clean, 1 otherwise.
 pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
-    let store = open(path)?;
+    // Opens read-only, because a check must not change what it judges.
+    let store = open_store(path)?;
     let bar = ProgressBar::new(0);
     bar.set_style(
         ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3}% {eta}")
-            .context("progress")?,
+            .context("the progress bar has no style")?,
     );
     let mut phase = None;
-    let report = store.check(
-        CheckOptions {
-            verify_data: !quick,
-        },
-        &mut |p: CheckProgress| {
-            if phase != Some(p.phase) {
-                phase = Some(p.phase);
-                bar.set_message(match p.phase {
-                    Phase::Fixed => "anchors",
-                    Phase::Objects => "objects",
-                    Phase::Names => "names",
-                    Phase::Space => "space",
-                });
-            }
-            bar.set_length(p.total);
-            bar.set_position(p.done);
-        },
-    );
+    let mut show_progress = |progress: CheckProgress| {
+        if phase != Some(progress.phase) {
+            phase = Some(progress.phase);
+            bar.set_message(phase_name(progress.phase));
+        }
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    };
+    let options = CheckOptions {
+        verify_data: !quick,
+    };
+    let report = store.check(options, &mut show_progress);
     bar.finish_and_clear();
     for problem in &report.problems {
         say!("{problem}");
     }
-    if report.total > report.problems.len() as u64 {
-        say!(
-            "... and {} more",
-            report.total - report.problems.len() as u64
-        );
+    // The report keeps the first problems only, and counts the rest.
+    let others = report.total.saturating_sub(report.problems.len() as u64);
+    if others > 0 {
+        say!("... and {others} more");
     }
     say!(
         "{}: {} objects, {} entries, {} extents, {} pages; {} in use, {} of content verified",
@@ -76,52 +71,61 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
         report.entries,
         report.extents,
         report.pages,
-        teal_command::size::human(report.live),
-        teal_command::size::human(report.verified),
+        teal_command::size::human_size(report.live),
+        teal_command::size::human_size(report.verified),
     );
     if report.is_clean() {
-        say!(
-            "{}",
-            if quick {
-                "clean, but no content was read (--quick)"
-            } else {
-                "clean"
-            }
-        );
+        match quick {
+            true => say!("the structures of the store are clean; no content was read (--quick)"),
+            false => say!("the store is clean"),
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    let damaged = report
-        .problems
-        .iter()
-        .any(|p| p.severity == Severity::Damage);
-    say!(
-        "{}{}",
-        teal_command::say::count(report.total, "problem"),
-        match (damaged, Drive::is_one(&store)) {
-            (true, true) =>
-                "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to it again",
-            (true, false) => "; the files named above have lost data: restore them",
-            (false, _) => "",
+    let mut problems = report.problems.iter();
+    // Only problems of this severity mean that content is lost.
+    let is_damaged = problems.any(|problem| problem.severity == Severity::Damage);
+    let consequence = match (is_damaged, Drive::is_drive(&store)) {
+        (true, true) => {
+            "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to \
+             it again"
         }
-    );
+        (true, false) => "; the files named above have lost data: restore them",
+        (false, _) => "",
+    };
+    let count = teal_command::say::count_noun(report.total, "problem");
+    say!("{count}{consequence}");
     Ok(ExitCode::FAILURE)
 }
 
-fn number(text: &str, what: &str) -> Result<u64> {
-    text.parse()
-        .map_err(|_| anyhow!("'{what}' names nothing: a whole number follows the colon, such as segment:0 or object:1"))
+fn phase_name(phase: CheckPhase) -> &'static str {
+    match phase {
+        CheckPhase::Fixed => "anchors",
+        CheckPhase::Objects => "objects",
+        CheckPhase::Names => "names",
+        CheckPhase::Space => "space",
+    }
+}
+
+fn parse_number(text: &str, what: &str) -> Result<u64> {
+    text.parse().map_err(|_| {
+        anyhow!(
+            "'{what}' names nothing: a whole number follows the colon, \
+            such as segment:0 or object:1"
+        )
+    })
 }
 
 /// Shows the inside of a store.
 pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
+    // The word before the colon names a structure, the number behind it says which one.
     let (name, argument) = what.split_once(':').unwrap_or((what, ""));
     let what = match name {
         "superblock" => DumpWhat::Raw(RawWhat::Superblock),
         "anchors" => DumpWhat::Raw(RawWhat::Anchors),
         "log" => DumpWhat::Raw(RawWhat::Chain),
         "segment" => {
-            let segment =
-                u32::try_from(number(argument, what)?).context("a segment's number has 32 bits")?;
+            let segment = u32::try_from(parse_number(argument, what)?)
+                .context("a segment's number has 32 bits")?;
             DumpWhat::Raw(RawWhat::Segment(segment))
         }
         "usage" => DumpWhat::Usage,
@@ -130,19 +134,21 @@ pub(crate) fn dump(path: &Path, what: &str) -> Result<ExitCode> {
         "notes" => DumpWhat::Notes,
         "places" => DumpWhat::Places,
         "shared" => DumpWhat::Shared,
-        "object" => DumpWhat::Inode(ObjectNo::new(number(argument, what)?)),
-        "dir" => DumpWhat::Directory(ObjectNo::new(number(argument, what)?)),
+        "object" => DumpWhat::Inode(ObjectNo::new(parse_number(argument, what)?)),
+        "dir" => DumpWhat::Directory(ObjectNo::new(parse_number(argument, what)?)),
         _ => bail!("there is no '{what}' to dump; choose one of {DUMPS}"),
     };
+    // A dump writes many short lines, so they are buffered.
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let done = match what {
-        DumpWhat::Raw(raw) => dump_raw(&disk(path)?, raw, &mut out),
-        what => open(path)?.dump(what, &mut out),
+        // A raw dump reads the disk itself, so that it works on a store that cannot be opened.
+        DumpWhat::Raw(raw) => dump_raw(&open_disk(path)?, raw, &mut out),
+        what => open_store(path)?.dump(what, &mut out),
     };
     match done.and_then(|()| out.flush()) {
         // The reader of a pipe has seen enough.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
-        done => done.with_context(|| format!("cannot show this of {}", shown(path)))?,
+        done => done.with_context(|| format!("cannot show this of {}", shown_path(path)))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,11 +7,12 @@ use std::process::{Command, ExitCode};
 use teal_command::program;
 
 /// Becomes the program teal-lab with these arguments; returns only where that is not possible.
-pub(crate) fn start(args: &[OsString]) -> Result<ExitCode> {
-    let lab = program::found("teal-lab").context(
-        "the laboratory is a program of its own, teal-lab, which is neither beside teal nor in PATH: cargo install --path crates/teal-lab",
+pub(crate) fn exec_laboratory(args: &[OsString]) -> Result<ExitCode> {
+    let lab = program::find_program("teal-lab").context(
+        "the laboratory is a program of its own, teal-lab, which is neither beside teal nor in \
+         PATH: cargo install --path crates/teal-lab",
     )?;
-    // It says how it is used in the words in which it was called.
+    // The laboratory prints usage messages with the name under which it was called.
     let failed = Command::new(&lab).arg0("teal lab").args(args).exec();
     Err(anyhow!(failed).context(lab.display().to_string()))
 }

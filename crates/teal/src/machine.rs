@@ -7,9 +7,9 @@ use std::io::Write as _;
 use std::path::Path;
 use teal_command::paths;
 use teal_env::{Entropy as _, SystemEntropy};
-use teal_log::Owner;
+use teal_log::StoreOwner;
 
-/// Where systems keep the number of the machine, 32 hexadecimal digits.
+/// The files in which systems keep the number of the machine, as 32 hexadecimal digits.
 const FILES: &[&str] = &["/etc/machine-id", "/var/lib/dbus/machine-id"];
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// Stores do not show the machine's number itself, which is to stay on the machine.
@@ -18,16 +18,17 @@ const KEY: &[u8; 16] = b"TealFS owner v1\0";
 /// This machine. A system that has no number gets one, which is kept.
 ///
 /// # Errors
-/// Where there is none and none can be kept.
-pub(crate) fn owner() -> Result<Owner> {
+/// The system has no number, and none can be kept.
+pub(crate) fn this_machine() -> Result<StoreOwner> {
+    // The number of the system comes first, because other programs know the machine by it.
     let known = FILES
         .iter()
-        .find_map(|file| number(&std::fs::read_to_string(file).ok()?));
+        .find_map(|file| parse_machine_id(&std::fs::read_to_string(file).ok()?));
     let number = known.map_or_else(own_number, Ok)?;
     // Without it the machine is still told by its number.
     let boot = std::fs::read_to_string(BOOT)
         .ok()
-        .and_then(|text| self::number(&text))
+        .and_then(|text| self::parse_machine_id(&text))
         .unwrap_or(number);
     let name = rustix::system::uname()
         .nodename()
@@ -35,40 +36,43 @@ pub(crate) fn owner() -> Result<Owner> {
         .into_owned();
     let mut hasher = SipHasher24::new_with_key(KEY);
     hasher.write(&number);
-    Ok(Owner::new(hasher.finish128().as_bytes(), boot, &name))
+    Ok(StoreOwner::new(hasher.finish128().as_bytes(), boot, &name))
 }
 
-/// The sixteen bytes that a file says in hexadecimal digits; `None`: it says something else, or
-/// nothing but zeros.
-fn number(text: &str) -> Option<[u8; 16]> {
+/// Returns the sixteen bytes that `text` says in hexadecimal digits; `None` if it says anything
+/// else, or only zeros.
+fn parse_machine_id(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.trim().chars().filter(|digit| *digit != '-').collect();
     let value = u128::from_str_radix(&digits, 16).ok()?;
     (digits.len() == 32 && value != 0).then(|| value.to_be_bytes())
 }
 
-/// The number kept by this program where the system has none.
+/// Returns the number that this program keeps where the system has none.
 fn own_number() -> Result<[u8; 16]> {
     let file = paths::machine_file()?;
     let kept = || {
         std::fs::read_to_string(&file)
             .ok()
-            .and_then(|text| number(&text))
+            .and_then(|text| parse_machine_id(&text))
     };
     if let Some(number) = kept() {
         return Ok(number);
     }
-    let new = SystemEntropy.id();
+    let new = SystemEntropy.random_id();
     write_new(&file, &new).with_context(|| {
         format!(
             "no number of this machine can be kept in {}",
             file.display()
         )
     })?;
+    // Another program may have been faster: then its number is the one that counts.
     Ok(kept().unwrap_or(new))
 }
 
-/// Of several programs that begin at once, the first one's number stays.
+/// Writes the file unless it exists: of several programs that begin at once, the first one's number
+/// stays.
 fn write_new(file: &Path, number: &[u8; 16]) -> std::io::Result<()> {
+    // The file gets its content before it gets its name, so that no program reads half a number.
     let new = file.with_extension(std::process::id().to_string());
     let mut written = std::fs::OpenOptions::new()
         .write(true)
@@ -77,6 +81,7 @@ fn write_new(file: &Path, number: &[u8; 16]) -> std::io::Result<()> {
         .open(&new)?;
     writeln!(written, "{:032x}", u128::from_be_bytes(*number))?;
     written.sync_all()?;
+    // A hard link fails where the name exists; a rename would replace it.
     let named = std::fs::hard_link(&new, file);
     std::fs::remove_file(&new)?;
     named.or_else(|e| {
@@ -95,15 +100,21 @@ mod tests {
     #[test]
     fn only_whole_numbers_are_taken() {
         let known = Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes());
-        assert_eq!(number("0123456789abcdef0123456789abcdef\n"), known);
-        assert_eq!(number("01234567-89ab-cdef-0123-456789abcdef\n"), known);
+        assert_eq!(
+            parse_machine_id("0123456789abcdef0123456789abcdef\n"),
+            known
+        );
+        assert_eq!(
+            parse_machine_id("01234567-89ab-cdef-0123-456789abcdef\n"),
+            known
+        );
         for text in [
             "",
             "uninitialized\n",
             "00000000000000000000000000000000",
             "0123456789abcdef",
         ] {
-            assert_eq!(number(text), None, "{text}");
+            assert_eq!(parse_machine_id(text), None, "{text}");
         }
     }
 }

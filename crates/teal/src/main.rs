@@ -6,6 +6,7 @@ mod conflicts;
 mod control;
 mod daemon;
 mod device;
+mod doctor;
 mod drives;
 mod inspect;
 mod laboratory;
@@ -28,14 +29,14 @@ mod status;
 mod up;
 
 use clap::Parser;
-use cli::{Cli, Command};
-use options::Asked;
+use cli::{TealCommand, TealCommandLine};
+use options::MountHelperCall;
 use rollback::Rollback;
 use std::process::ExitCode;
 use teal_command::say;
 
 fn main() -> ExitCode {
-    teal_command::logging::begin();
+    teal_command::logging::init_logging();
     let called = std::env::args_os().next().unwrap_or_default();
     let name = std::path::Path::new(&called)
         .file_name()
@@ -46,38 +47,39 @@ fn main() -> ExitCode {
         .any(|known| name == *known)
     {
         options::from_mount_8(std::env::args_os().skip(1)).and_then(|asked| match asked {
-            Asked::Mount(mount) => launch::mount(mount, Rollback::default()),
-            Asked::Nothing(mount) => launch::pretend(&mount),
+            MountHelperCall::Mount(mount) => launch::mount(mount, Rollback::default()),
+            MountHelperCall::DryRun(mount) => launch::check_only(&mount),
         })
     } else {
-        run(Cli::parse())
+        run(TealCommandLine::parse())
     };
     match done {
         Ok(code) => code,
-        Err(error) => say::complain(&error),
+        Err(error) => say::print_error(&error),
     }
 }
 
-fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+fn run(cli: TealCommandLine) -> anyhow::Result<ExitCode> {
     match cli.command {
-        Command::Up(up) => up::up(&up),
-        Command::Down { dir } => status::down(dir),
-        Command::Mkfs(mkfs) => mkfs::mkfs(&mkfs),
-        Command::Mount(mount) => launch::mount(mount, Rollback::default()),
-        Command::Check { path, quick } => inspect::check(&path, quick),
-        Command::Dump { path, what } => inspect::dump(&path, &what),
-        Command::Status { dir, json } => status::status(dir, json),
-        Command::Serve(args) => serve::serve(&args),
-        Command::Join(args) => serve::join(&args),
-        Command::Flush { dir } => conflicts::flush(dir),
-        Command::Conflicts { what } => conflicts::conflicts(what),
-        Command::Device { what } => device::device(what),
-        Command::Affinity { what } => device::affinity(what),
-        Command::Pin { path } => pin::pin(&path),
-        Command::Free { path } => pin::free(&path),
-        Command::Where { path, json } => device::whereabouts(&path, json),
-        Command::Lab { args } => laboratory::start(&args),
-        Command::Recording(recording) => record::record(&recording),
-        Command::Config { what } => config::config(what),
+        TealCommand::Up(up) => up::mount_or_begin(&up),
+        TealCommand::Down { dir } => status::take_down(dir),
+        TealCommand::Mkfs(mkfs) => mkfs::make_empty_store(&mkfs),
+        TealCommand::Mount(mount) => launch::mount(mount, Rollback::default()),
+        TealCommand::Check { path, quick } => inspect::check(&path, quick),
+        TealCommand::Dump { path, what } => inspect::dump(&path, &what),
+        TealCommand::Status { dir, json } => status::show_statuses(dir, json),
+        TealCommand::Doctor => doctor::run_doctor(),
+        TealCommand::Serve(args) => serve::serve_volume(&args),
+        TealCommand::Join(args) => serve::join_volume(&args),
+        TealCommand::Flush { dir } => conflicts::flush_to_server(dir),
+        TealCommand::Conflicts { what } => conflicts::run_conflicts(what),
+        TealCommand::Device { what } => device::run_device(what),
+        TealCommand::Affinity { what } => device::run_affinity(what),
+        TealCommand::Pin { path } => pin::pin_path(&path),
+        TealCommand::Free { path } => pin::free_path(&path),
+        TealCommand::Where { path, json } => device::show_whereabouts(&path, json),
+        TealCommand::Lab { args } => laboratory::exec_laboratory(&args),
+        TealCommand::Recording(recording) => record::run_recording(&recording),
+        TealCommand::Config { what } => config::run_config(what),
     }
 }

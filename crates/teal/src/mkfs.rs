@@ -1,6 +1,6 @@
 //! `teal mkfs`: an empty store, never over something else by accident.
 
-use crate::cli::Mkfs;
+use crate::cli::MkfsArgs;
 use crate::probe;
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,30 +8,38 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use teal_command::paths;
-use teal_command::say::{say, shown};
+use teal_command::say::{say, shown_path};
 use teal_env::{Disk, FileDisk, OpenMode, SystemClock, SystemEntropy};
 use teal_log::{MkfsOptions, SMALLEST_STORE, Store};
 
 /// Runs the command.
-pub(crate) fn mkfs(args: &Mkfs) -> Result<ExitCode> {
-    let path = paths::absolute(&args.path)?;
-    let bytes = make(&path, args.size, &args.label, args.force)?;
+pub(crate) fn make_empty_store(args: &MkfsArgs) -> Result<ExitCode> {
+    let path = paths::absolute_path(&args.path)?;
+    let bytes = create_store(&path, args.size, &args.label, args.force)?;
     say!(
-        "made a store of {} in {}",
-        teal_command::size::human(bytes),
+        "a new store of {} is in {}",
+        teal_command::size::human_size(bytes),
         path.display()
     );
-    say!("next: teal mount {} DIR", path.display());
+    say!("to mount it, run: teal mount {} DIR", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes a store; returns its size. What existed before is untouched when this fails before
 /// writing.
-pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> Result<u64> {
+pub(crate) fn create_store(
+    path: &Path,
+    size: Option<u64>,
+    label: &str,
+    force: bool,
+) -> Result<u64> {
+    debug_assert!(path.is_absolute(), "messages name the whole path");
+    // The superblock has room for 64 bytes.
     if label.len() > 64 {
         bail!("a label has at most 64 bytes");
     }
-    let (disk, created) = disk(path, size, force)?;
+    let (disk, created) = open_target_disk(path, size, force)?;
+    // A sector has 512 bytes.
     let bytes = disk.shape().sectors * 512;
     let owner = (
         rustix::process::geteuid().as_raw(),
@@ -48,6 +56,7 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
         &SystemEntropy,
         &options,
     );
+    // Only a file that this call has made is removed again.
     if done.is_err() && created {
         let _ = std::fs::remove_file(path);
     }
@@ -55,26 +64,31 @@ pub(crate) fn make(path: &Path, size: Option<u64>, label: &str, force: bool) -> 
     Ok(bytes)
 }
 
-/// The disk that something is to be made on, and whether its file is new. What existed before is
-/// untouched.
-pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileDisk, bool)> {
+/// Returns the disk on which a store is to be made, and whether its file is new. A file that
+/// existed before is not changed.
+pub(crate) fn open_target_disk(
+    path: &Path,
+    size: Option<u64>,
+    force: bool,
+) -> Result<(FileDisk, bool)> {
     let meta = std::fs::metadata(path).ok();
     let is_block = meta
         .as_ref()
         .is_some_and(|m| m.file_type().is_block_device());
     let created = meta.is_none();
     let disk = match &meta {
+        // A broken symbolic link looks missing, but writing through it would make a file elsewhere.
         None if std::fs::symlink_metadata(path).is_ok() => {
             bail!(
                 "{} is a symbolic link that leads nowhere; remove it, or name a file",
-                shown(path)
+                shown_path(path)
             )
         }
         None => {
             let missing = || {
                 format!(
                     "{} does not exist: give the size of the new file with --size, such as 20G",
-                    shown(path)
+                    shown_path(path)
                 )
             };
             let size = size.with_context(missing)?;
@@ -87,9 +101,11 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
             bail!("{} is a device: its size is fixed", path.display())
         }
         Some(m) => {
+            // The kernel would let this program write below a mounted file system.
             refuse_mounted(path, m)?;
             let disk = FileDisk::open(path, OpenMode::Write)?;
-            if let Some(what) = probe::recognise(&disk).filter(|_| !force) {
+            // `--force` overwrites known formats, but never a mounted device.
+            if let Some(what) = probe::recognise_content(&disk).filter(|_| !force) {
                 bail!(
                     "{} holds {what}; use --force to overwrite it",
                     path.display()
@@ -101,10 +117,11 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
                     path.display()
                 );
             }
+            // The file is resized only after all checks: until here nothing has changed.
             match size {
                 Some(size) if size != m.len() => {
                     drop(disk);
-                    resize(path, size)?;
+                    resize_file(path, size)?;
                     FileDisk::open(path, OpenMode::Write)?
                 }
                 _ => disk,
@@ -116,11 +133,12 @@ pub(crate) fn disk(path: &Path, size: Option<u64>, force: bool) -> Result<(FileD
 
 fn too_small(size: u64) -> String {
     format!(
-        "a size of {size} bytes is too small: a store needs at least 16 MiB; sizes take a unit, such as 500M or 20G"
+        "a size of {size} bytes is too small: a store needs at least 16 MiB; sizes take a unit, \
+         such as 500M or 20G"
     )
 }
 
-fn resize(path: &Path, size: u64) -> Result<()> {
+fn resize_file(path: &Path, size: u64) -> Result<()> {
     if size < SMALLEST_STORE {
         bail!("{}", too_small(size));
     }
@@ -132,7 +150,7 @@ fn resize(path: &Path, size: u64) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// A device that is mounted is refused, whatever `--force` says.
+/// Refuses a device that is mounted, whatever `--force` says.
 fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
     if !meta.file_type().is_block_device() {
         return Ok(());
@@ -141,7 +159,8 @@ fn refuse_mounted(path: &Path, meta: &std::fs::Metadata) -> Result<()> {
         rustix::fs::major(meta.rdev()),
         rustix::fs::minor(meta.rdev()),
     );
-    if let Some(mount) = teal_command::mount_table::all()
+    // Without the kernel's table nothing is known to be mounted.
+    if let Some(mount) = teal_command::mount_table::list_mounts()
         .unwrap_or_default()
         .into_iter()
         .find(|mount| mount.device == device)

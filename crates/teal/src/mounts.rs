@@ -1,5 +1,4 @@
-//! What is mounted where, as the kernel tells: on whose mount a path lies, and which mounts are of
-//! TealFS.
+//! The kernel's table of mounts: which mount a path lies on, and which mounts belong to TealFS.
 //!
 //! # Guarantees
 //! 1. A path belongs to a mount if the kernel says so: neither what is mounted below a volume, or
@@ -12,75 +11,82 @@ use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use teal_command::mount_table::{Mount, all};
-use teal_command::say::{quoted, shown};
+use teal_command::mount_table::{MountEntry, list_mounts};
+use teal_command::say::{shell_quoted, shown_path};
 
 /// Returns whether what is mounted there is on a block device: then the kernel passes `sync(2)` on
 /// to it.
 pub(crate) fn is_on_device(point: &Path) -> bool {
-    let mounts = all().unwrap_or_default();
+    let mounts = list_mounts().unwrap_or_default();
+    // The last mount on a point hides those before it.
     mounts
         .iter()
         .rfind(|mount| mount.point == point)
         .is_some_and(|mount| mount.kind == "fuseblk.teal")
 }
 
-/// The mounts of TealFS of which an object is.
-fn teal_of(meta: &Metadata) -> Result<Vec<Mount>> {
+/// Returns the mounts of TealFS to which an object belongs.
+fn teal_mounts_of(meta: &Metadata) -> Result<Vec<MountEntry>> {
     let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-    Ok(all()?
+    Ok(list_mounts()?
         .into_iter()
         .filter(|mount| mount.device == device && mount.is_teal())
         .collect())
 }
 
 /// Returns whether a file, or the directory in which it would be made, lies on a mount of TealFS.
-/// Of a device it is where its node lies: modelled disks are loop devices over such mounts.
+/// For a device this asks for the place of its node, because modelled disks are loop devices over
+/// such mounts.
 pub(crate) fn is_inside(path: &Path) -> Result<bool> {
     let parent = path.parent().unwrap_or(Path::new("/"));
+    // A file that is yet to be made lies where its directory lies.
     let Ok(meta) = std::fs::metadata(path).or_else(|_| std::fs::metadata(parent)) else {
         return Ok(false);
     };
-    Ok(!teal_of(&meta)?.is_empty())
+    Ok(!teal_mounts_of(&meta)?.is_empty())
 }
 
-/// Whose mount it is whose daemon does not answer.
-fn others(mount: &Mount) -> Error {
-    let point = shown(&mount.point);
+/// Returns why the daemon of a mount does not answer: the mount may belong to another user, or be
+/// dead.
+fn unanswered_error(mount: &MountEntry) -> Error {
+    let point = shown_path(&mount.point);
     match mount.user {
         Some(user) if user != rustix::process::geteuid().as_raw() => {
             anyhow!(
-                "{point} is a mount of TealFS of another user (number {user}), who alone can ask its daemon"
+                "{point} is a mount of TealFS of another user (number {user}), and only that user \
+                 can ask its daemon"
             )
         }
         _ if teal_fuse::is_dead(&mount.point) => {
             anyhow!(
                 "the daemon of {point} is gone; free the mount point: teal down {}",
-                quoted(&point)
+                shell_quoted(&point)
             )
         }
         _ => anyhow!(
-            "{point} is a mount of TealFS whose daemon cannot be asked from here: is XDG_RUNTIME_DIR another one?"
+            "{point} is a mount of TealFS whose daemon cannot be asked from here: \
+             is XDG_RUNTIME_DIR another one?"
         ),
     }
 }
 
-/// Why nobody can be asked about what is mounted there.
-pub(crate) fn nothing_on(dir: &Path) -> Error {
-    let mounted = all()
+/// Returns the error that no daemon of TealFS answers for `dir`.
+pub(crate) fn no_daemon_error(dir: &Path) -> Error {
+    let mounted = list_mounts()
         .unwrap_or_default()
         .into_iter()
         .rfind(|mount| mount.point == dir);
-    match mounted.filter(Mount::is_teal) {
-        Some(mount) => others(&mount),
-        None => anyhow!("nothing of TealFS is mounted on {}", shown(dir)),
+    match mounted.filter(MountEntry::is_teal) {
+        Some(mount) => unanswered_error(&mount),
+        None => anyhow!("nothing of TealFS is mounted on {}", shown_path(dir)),
     }
 }
 
-/// A path that leads to the same, of which only the last part may be a symlink.
-fn resolved(path: &Path) -> Result<PathBuf> {
-    let named = || shown(path);
+/// Returns a path to the same file of which only the last part may be a symlink.
+fn resolve_parent(path: &Path) -> Result<PathBuf> {
+    let named = || shown_path(path);
     let whole = std::path::absolute(path).with_context(named)?;
+    // A path that ends in a slash names a directory, so its last part is followed, too.
     let is_dir = path.as_os_str().as_bytes().ends_with(b"/");
     match (whole.parent(), whole.file_name()) {
         (Some(parent), Some(name)) if !is_dir => {
@@ -90,38 +96,47 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The mount that a path lies on, and the object it leads to.
+/// Returns the metadata of the object that a path means.
+fn metadata_of(path: &Path) -> Result<Metadata> {
+    let meta = std::fs::symlink_metadata(path).with_context(|| shown_path(path))?;
+    // A link outside of every mount leads to the object meant; a link on a mount is an object
+    // itself.
+    if meta.is_symlink() && teal_mounts_of(&meta)?.is_empty() {
+        let target = path.canonicalize().with_context(|| shown_path(path))?;
+        return std::fs::metadata(&target).with_context(|| shown_path(path));
+    }
+    Ok(meta)
+}
+
+/// Returns the reason for which a path cannot be looked at: another user's mount does not even let
+/// it be looked at.
+fn explain_denial(error: Error, path: &Path) -> Result<Error> {
+    let kind = error
+        .downcast_ref::<std::io::Error>()
+        .map(std::io::Error::kind);
+    if kind != Some(std::io::ErrorKind::PermissionDenied) {
+        return Ok(error);
+    }
+    let whole = std::path::absolute(path).unwrap_or_default();
+    let mut mounts = list_mounts()?.into_iter();
+    let above = mounts.rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
+    Ok(above.map_or(error, |mount| unanswered_error(&mount)))
+}
+
+/// Returns the mount that a path lies on, and the metadata of the object it leads to.
 pub(crate) fn object_at(path: &Path) -> Result<(PathBuf, Metadata)> {
-    let found = resolved(path).and_then(|path| {
-        let meta = std::fs::symlink_metadata(&path).with_context(|| shown(&path))?;
-        if meta.is_symlink() && teal_of(&meta)?.is_empty() {
-            let there = path.canonicalize().with_context(|| shown(&path))?;
-            return std::fs::metadata(&there).with_context(|| shown(&path));
-        }
-        Ok(meta)
-    });
+    let found = resolve_parent(path).and_then(|path| metadata_of(&path));
     let meta = match found {
         Ok(meta) => meta,
-        Err(e) => {
-            // Another user's may not even be looked at.
-            let whole = std::path::absolute(path).unwrap_or_default();
-            let above = all()?
-                .into_iter()
-                .rfind(|mount| mount.is_teal() && whole.starts_with(&mount.point));
-            let is_denied = e.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-            let is_denied = is_denied == Some(std::io::ErrorKind::PermissionDenied);
-            return Err(above
-                .filter(|_| is_denied)
-                .map_or(e, |mount| others(&mount)));
-        }
+        Err(e) => return Err(explain_denial(e, path)?),
     };
-    let mounts = teal_of(&meta)?;
+    let mounts = teal_mounts_of(&meta)?;
     let Some(one) = mounts.first() else {
-        bail!("{} is not on a mount of TealFS", shown(path))
+        bail!("{} is not on a mount of TealFS", shown_path(path))
     };
-    let answering = control::all()?.into_iter().map(|status| status.mount_point);
-    let found = answering
-        .into_iter()
-        .find(|point| mounts.iter().any(|mount| mount.point == *point));
-    Ok((found.ok_or_else(|| others(one))?, meta))
+    // Several mounts may show one store; the mount with a daemon that answers is taken.
+    let statuses = control::all_statuses()?.into_iter();
+    let mut answering = statuses.map(|status| status.mount_point);
+    let found = answering.find(|point| mounts.iter().any(|mount| mount.point == *point));
+    Ok((found.ok_or_else(|| unanswered_error(one))?, meta))
 }

@@ -1,5 +1,5 @@
-//! Whether this process's mount namespace is the one the machine began with, which no process takes
-//! with it when it dies.
+//! Finds out if this process lives in the machine's first mount namespace, which does not end when
+//! the process dies.
 //!
 //! # Why it matters
 //! A daemon that is killed closes `/dev/fuse` last of all: the kernel puts that off until it has
@@ -21,23 +21,23 @@ const FIRST_PROCESS: u64 = 0xEFFF_FFFC;
 /// Returns whether the mount namespace is surely the machine's first; `false` if that cannot be
 /// told.
 pub(crate) fn is_first() -> bool {
-    let ours = number("/proc/self/ns/mnt");
+    let ours = namespace_number("/proc/self/ns/mnt");
     if ours == Some(FIRST_MOUNT) {
         return true;
     }
     // A container has a process 1 of its own: it is the machine's first one only in the first
     // process namespace.
-    let is_first_process = number("/proc/self/ns/pid") == Some(FIRST_PROCESS);
-    ours.is_some() && is_first_process && number("/proc/1/ns/mnt") == ours
+    let is_first_process = namespace_number("/proc/self/ns/pid") == Some(FIRST_PROCESS);
+    ours.is_some() && is_first_process && namespace_number("/proc/1/ns/mnt") == ours
 }
 
-/// The number in a link such as `mnt:[4026531832]`.
-fn number(link: impl AsRef<Path>) -> Option<u64> {
+/// Returns the number in a link such as `mnt:[4026531832]`.
+fn namespace_number(link: impl AsRef<Path>) -> Option<u64> {
     let target = std::fs::read_link(link).ok()?;
-    parse(target.to_str()?)
+    parse_namespace_link(target.to_str()?)
 }
 
-fn parse(target: &str) -> Option<u64> {
+fn parse_namespace_link(target: &str) -> Option<u64> {
     target.split_once(":[")?.1.strip_suffix(']')?.parse().ok()
 }
 
@@ -47,10 +47,17 @@ mod tests {
 
     #[test]
     fn the_kernels_links_are_understood() {
-        assert_eq!(parse("mnt:[4026531832]"), Some(FIRST_MOUNT));
-        assert_eq!(parse("pid:[4026531836]"), Some(FIRST_PROCESS));
+        assert_eq!(parse_namespace_link("mnt:[4026531832]"), Some(FIRST_MOUNT));
         assert_eq!(
-            (parse("mnt"), parse("mnt:[x]"), parse("")),
+            parse_namespace_link("pid:[4026531836]"),
+            Some(FIRST_PROCESS)
+        );
+        assert_eq!(
+            (
+                parse_namespace_link("mnt"),
+                parse_namespace_link("mnt:[x]"),
+                parse_namespace_link("")
+            ),
             (None, None, None)
         );
     }

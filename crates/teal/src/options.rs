@@ -1,6 +1,6 @@
 //! Mount options, from `-o` and from fstab.
 
-use crate::cli::Mount;
+use crate::cli::MountArgs;
 use crate::namespace;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
@@ -8,13 +8,13 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use teal_command::size::{human, parse_size};
-use teal_log::{OwnedElsewhere, Settings};
-use teal_mount::Uring;
+use teal_command::size::{human_size, parse_size};
+use teal_log::{OwnedElsewhere, StoreSettings};
+use teal_mount::UringMode;
 
-/// Whether the kernel is to leave something of a mount without effect.
+/// Says if the kernel leaves device nodes, or setuid bits, of a mount without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Restriction {
+pub(crate) enum MountRestriction {
     /// Nothing was said: it holds where other machines can put things into the tree.
     Default,
     /// `nosuid`, `nodev`.
@@ -23,9 +23,9 @@ pub(crate) enum Restriction {
     Allowed,
 }
 
-impl Restriction {
+impl MountRestriction {
     /// Returns what an option of this name asks for.
-    fn of(option: &str) -> Self {
+    fn from_option(option: &str) -> Self {
         if option.starts_with("no") {
             Self::Restricted
         } else {
@@ -34,7 +34,7 @@ impl Restriction {
     }
 
     /// Returns whether it holds for a volume that is, or is not, shared with other machines.
-    pub(crate) fn holds(self, is_shared: bool) -> bool {
+    pub(crate) fn is_in_force(self, is_shared: bool) -> bool {
         match self {
             Self::Default => is_shared,
             Self::Restricted => true,
@@ -43,16 +43,16 @@ impl Restriction {
     }
 }
 
-/// What `-o` asks for, validated.
+/// The validated form of `-o`.
 #[derive(Debug, Clone)]
-pub(crate) struct MountOptions {
+pub(crate) struct MountConfig {
     pub(crate) read_only: bool,
     pub(crate) salvage: bool,
     pub(crate) noatime: bool,
     /// Setuid and setgid bits and file capabilities.
-    pub(crate) nosuid: Restriction,
+    pub(crate) nosuid: MountRestriction,
     /// Device nodes.
-    pub(crate) nodev: Restriction,
+    pub(crate) nodev: MountRestriction,
     pub(crate) noexec: bool,
     /// Be told of `sync(2)`, where that is possible.
     pub(crate) syncfs: SyncFs,
@@ -60,15 +60,15 @@ pub(crate) struct MountOptions {
     pub(crate) observed: bool,
     /// Change the flags of what is mounted there already.
     pub(crate) remount: bool,
-    /// What is done with a store that another machine has open.
+    /// The way to treat a store that another machine has open.
     pub(crate) elsewhere: OwnedElsewhere,
     pub(crate) threads: NonZeroUsize,
-    /// Whether requests come over io_uring.
-    pub(crate) uring: Uring,
-    pub(crate) settings: Settings,
-    /// How old a change may be before it is on its way to the server.
+    /// The transport of requests: io_uring or /dev/fuse.
+    pub(crate) uring: UringMode,
+    pub(crate) settings: StoreSettings,
+    /// The longest time for which a change waits before it is sent to the server.
     pub(crate) flush_age: Option<Duration>,
-    /// How much content may be here and not at the server, in bytes.
+    /// The most content, in bytes, that may be here and not at the server.
     pub(crate) queue: Option<u64>,
     /// `fsync` waits for the server.
     pub(crate) sync_remote: bool,
@@ -76,12 +76,15 @@ pub(crate) struct MountOptions {
     pub(crate) delay: Duration,
 }
 
+/// The least number of threads that answer requests, unless another one is given.
+const THREADS_MIN: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 /// Threads that answer requests; more wait for each other, and the kernel cannot have so many
 /// requests under way.
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 /// Has a store mounted that another machine has open.
 pub(crate) const TAKE_OVER: &str = "take-over";
-const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
+const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, \
+    dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, \
                      flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
 /// Options of mount(8) and fstab that are none of a file system's business.
@@ -102,7 +105,7 @@ const IGNORED: &[&str] = &[
     "async",
     "allow_other",
     "default_permissions",
-    // What the kernel itself shows of a FUSE mount.
+    // These are what the kernel itself shows of a FUSE mount.
     "user_id",
     "group_id",
     "max_read",
@@ -117,14 +120,16 @@ const FLAGS: &[&str] = &[
     "noexec", "syncfs", "nosyncfs", "observed", TAKE_OVER,
 ];
 
-/// The number of an option, within its bounds; `what` it is, with an example.
-fn within(
+/// Returns the number given to an option, if it is within `range`. The error names the kind of
+/// number wanted (`what`), with an example.
+fn parse_in_range(
     option: &str,
     value: Option<&str>,
     range: RangeInclusive<u64>,
     what: &str,
     example: &str,
 ) -> Result<u64> {
+    debug_assert!(!range.is_empty(), "a number of {option} exists");
     let number = value
         .and_then(|text| text.parse().ok())
         .filter(|number| range.contains(number));
@@ -134,9 +139,13 @@ fn within(
     })
 }
 
-fn seconds(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<Duration> {
+fn parse_seconds(
+    option: &str,
+    value: Option<&str>,
+    range: RangeInclusive<u64>,
+) -> Result<Duration> {
     let key = option.split('=').next().unwrap_or_default();
-    let number = within(
+    let number = parse_in_range(
         option,
         value,
         range,
@@ -146,20 +155,26 @@ fn seconds(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Res
     Ok(Duration::from_secs(number))
 }
 
-fn size(option: &str, value: Option<&str>, range: RangeInclusive<u64>) -> Result<u64> {
+fn parse_size_in_range(
+    option: &str,
+    value: Option<&str>,
+    range: RangeInclusive<u64>,
+) -> Result<u64> {
     let key = option.split('=').next().unwrap_or_default();
+    debug_assert!(!range.is_empty(), "a size of {option} exists");
     let bytes =
         parse_size(value.unwrap_or_default()).map_err(|e| anyhow!("mount option {option}: {e}"))?;
     if !range.contains(&bytes) {
-        let (low, high) = (human(*range.start()), human(*range.end()));
+        let (low, high) = (human_size(*range.start()), human_size(*range.end()));
         bail!("mount option {option}: give a size from {low} to {high}, such as {key}=64M");
     }
     Ok(bytes)
 }
 
-impl MountOptions {
-    /// The options given that are about a server, for a volume that has none or is not written to.
-    pub(crate) fn about_a_server(&self) -> Vec<&'static str> {
+impl MountConfig {
+    /// Returns the given options that concern a server, for a volume that has none or is not
+    /// written to.
+    pub(crate) fn server_options_given(&self) -> Vec<&'static str> {
         let given = [
             (self.sync_remote, "sync=remote"),
             (self.flush_age.is_some(), "flush"),
@@ -174,10 +189,10 @@ impl MountOptions {
     }
 }
 
-/// Whether a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
+/// Says if a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SyncFs {
-    /// Where a daemon that is killed cannot make the kernel wait for it.
+    /// Only if a daemon that is killed cannot make the kernel wait for it.
     WhereSafe,
     Always,
     Never,
@@ -194,82 +209,110 @@ impl SyncFs {
     }
 }
 
-/// Validates options. Of those that contradict each other the last one holds, as with mount(8).
-pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
-    let mut parsed = MountOptions {
-        read_only: false,
-        salvage: false,
-        noatime: false,
-        nosuid: Restriction::Default,
-        nodev: Restriction::Default,
-        noexec: false,
-        syncfs: SyncFs::WhereSafe,
-        observed: false,
-        remount: false,
-        elsewhere: OwnedElsewhere::Refuse,
-        threads: std::thread::available_parallelism()
-            .unwrap_or(NonZeroUsize::MIN)
-            .max(NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN)),
-        uring: Uring::default(),
-        settings: Settings::default(),
-        flush_age: None,
-        queue: None,
-        sync_remote: false,
-        delay: Duration::ZERO,
-    };
+impl Default for MountConfig {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Self {
+            read_only: false,
+            salvage: false,
+            noatime: false,
+            nosuid: MountRestriction::Default,
+            nodev: MountRestriction::Default,
+            noexec: false,
+            syncfs: SyncFs::WhereSafe,
+            observed: false,
+            remount: false,
+            elsewhere: OwnedElsewhere::Refuse,
+            // At least two, so that one slow request does not stop all others.
+            threads: processors.max(THREADS_MIN),
+            uring: UringMode::default(),
+            settings: StoreSettings::default(),
+            flush_age: None,
+            queue: None,
+            sync_remote: false,
+            delay: Duration::ZERO,
+        }
+    }
+}
+
+impl MountConfig {
+    /// Carries out an option without a value. Returns `false` if it is none of [`FLAGS`].
+    fn set_flag(&mut self, key: &str) -> bool {
+        match key {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "salvage" => self.salvage = true,
+            "noatime" => self.noatime = true,
+            "relatime" => self.noatime = false,
+            "nosuid" | "suid" => self.nosuid = MountRestriction::from_option(key),
+            "nodev" | "dev" => self.nodev = MountRestriction::from_option(key),
+            "noexec" => self.noexec = true,
+            "syncfs" => self.syncfs = SyncFs::Always,
+            "nosyncfs" => self.syncfs = SyncFs::Never,
+            "observed" => self.observed = true,
+            "remount" => self.remount = true,
+            TAKE_OVER => self.elsewhere = OwnedElsewhere::TakeOver,
+            _ => return false,
+        }
+        debug_assert!(FLAGS.contains(&key), "{key} is listed");
+        true
+    }
+
+    /// Carries out an option with a value; `option` is both, for messages.
+    fn set_value(&mut self, option: &str, key: &str, value: Option<&str>) -> Result<()> {
+        match key {
+            "commit" => self.settings.commit_interval = parse_seconds(option, value, 1..=3600)?,
+            "sync" if value == Some("remote") => self.sync_remote = true,
+            "sync" if value == Some("local") => self.sync_remote = false,
+            "flush" => self.flush_age = Some(parse_seconds(option, value, 1..=86_400)?),
+            "uring" if value == Some("auto") => self.uring = UringMode::Auto,
+            "uring" if value == Some("on") => self.uring = UringMode::On,
+            "uring" if value == Some("off") => self.uring = UringMode::Off,
+            "delay_ms" => {
+                let what = "a whole number of milliseconds";
+                let number = parse_in_range(option, value, 0..=60_000, what, "delay_ms=40")?;
+                self.delay = Duration::from_millis(number);
+            }
+            "checkpoint" => {
+                self.settings.checkpoint_interval = parse_seconds(option, value, 1..=86_400)?
+            }
+            "checkpoint_bytes" => {
+                let bytes = parse_size_in_range(option, value, 1 << 20..=1 << 32)?;
+                self.settings.checkpoint_bytes = bytes;
+            }
+            "queue" => self.queue = Some(parse_size_in_range(option, value, 1 << 20..=1 << 50)?),
+            "threads" => self.threads = parse_threads(option, value)?,
+            // Options for systemd, and comments, are not meant for the file system.
+            key if IGNORED.contains(&key) || key.starts_with("x-") || key == "comment" => {}
+            _ => bail!("unknown mount option {option}; known are {KNOWN}"),
+        }
+        Ok(())
+    }
+}
+
+fn parse_threads(option: &str, value: Option<&str>) -> Result<NonZeroUsize> {
+    let number = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
+    let threads = number.filter(|threads| *threads <= THREADS_MAX);
+    threads.with_context(|| {
+        format!(
+            "mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4"
+        )
+    })
+}
+
+/// Validates options. The last one of those that contradict each other holds, as with mount(8).
+pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
+    let mut parsed = MountConfig::default();
     for option in options {
-        let (key, value) = option
-            .split_once('=')
-            .map_or((option.as_str(), None), |(k, v)| (k, Some(v)));
+        let (key, value) = match option.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (option.as_str(), None),
+        };
         if value.is_some() && FLAGS.contains(&key) {
             bail!("mount option {option}: {key} takes no value");
         }
-        match key {
-            "ro" => parsed.read_only = true,
-            "rw" => parsed.read_only = false,
-            "salvage" => parsed.salvage = true,
-            "noatime" => parsed.noatime = true,
-            "relatime" => parsed.noatime = false,
-            "nosuid" | "suid" => parsed.nosuid = Restriction::of(key),
-            "nodev" | "dev" => parsed.nodev = Restriction::of(key),
-            "noexec" => parsed.noexec = true,
-            "syncfs" => parsed.syncfs = SyncFs::Always,
-            "nosyncfs" => parsed.syncfs = SyncFs::Never,
-            "observed" => parsed.observed = true,
-            "remount" => parsed.remount = true,
-            TAKE_OVER => parsed.elsewhere = OwnedElsewhere::TakeOver,
-            "commit" => parsed.settings.commit_interval = seconds(option, value, 1..=3600)?,
-            "sync" if value == Some("remote") => parsed.sync_remote = true,
-            "sync" if value == Some("local") => parsed.sync_remote = false,
-            "flush" => parsed.flush_age = Some(seconds(option, value, 1..=86_400)?),
-            "uring" if value == Some("auto") => parsed.uring = Uring::Auto,
-            "uring" if value == Some("on") => parsed.uring = Uring::On,
-            "uring" if value == Some("off") => parsed.uring = Uring::Off,
-            "delay_ms" => {
-                let number = within(
-                    option,
-                    value,
-                    0..=60_000,
-                    "a whole number of milliseconds",
-                    "delay_ms=40",
-                )?;
-                parsed.delay = Duration::from_millis(number);
-            }
-            "checkpoint" => {
-                parsed.settings.checkpoint_interval = seconds(option, value, 1..=86_400)?
-            }
-            "checkpoint_bytes" => {
-                parsed.settings.checkpoint_bytes = size(option, value, 1 << 20..=1 << 32)?
-            }
-            "queue" => parsed.queue = Some(size(option, value, 1 << 20..=1 << 50)?),
-            "threads" => {
-                let threads = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
-                parsed.threads = threads.filter(|threads| *threads <= THREADS_MAX).ok_or_else(|| {
-                    anyhow!("mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4")
-                })?;
-            }
-            key if IGNORED.contains(&key) || key.starts_with("x-") || key == "comment" => {}
-            _ => bail!("unknown mount option {option}; known are {KNOWN}"),
+        if !parsed.set_flag(key) {
+            parsed.set_value(option, key, value)?;
         }
     }
     if parsed.salvage && !parsed.read_only {
@@ -278,17 +321,17 @@ pub(crate) fn parse(options: &[String]) -> Result<MountOptions> {
     Ok(parsed)
 }
 
-/// What mount(8) wants of `mount.teal`.
+/// The request that mount(8) makes of `mount.teal`.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    Mount(Mount),
+pub(crate) enum MountHelperCall {
+    Mount(MountArgs),
     /// `-f`: everything but the mount itself.
-    Nothing(Mount),
+    DryRun(MountArgs),
 }
 
-/// The arguments mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE] [-o
-/// OPTIONS]`.
-pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<Asked> {
+/// Parses the arguments that mount(8) gives to `mount.teal`: `SOURCE DIR [-sfnv] [-N NS] [-t TYPE]
+/// [-o OPTIONS]`.
+pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<MountHelperCall> {
     let mut places = Vec::new();
     let mut options = Vec::new();
     let mut is_fake = false;
@@ -299,16 +342,19 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<A
                 let list = list.to_str().context("the mount options are not UTF-8")?;
                 options.extend(list.split(',').map(str::to_owned));
             }
+            // These two take an argument, which is of no use here.
             Some("-t" | "-N") => drop(args.next()),
             Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
-                is_fake |= flags == "--fake" || fakes(flags)
+                // mount(8) writes short flags together, as in `-sfn`.
+                is_fake |= flags == "--fake" || contains_fake_flag(flags)
             }
             _ => places.push(PathBuf::from(arg)),
         }
     }
+    // mount(8) always gives both places.
     let [path, dir] = <[PathBuf; 2]>::try_from(places)
         .map_err(|_| anyhow!("usage: mount.teal STORE DIR [-o OPTIONS]"))?;
-    let mount = Mount {
+    let mount = MountArgs {
         path,
         dir,
         options,
@@ -317,14 +363,14 @@ pub(crate) fn from_mount_8(mut args: impl Iterator<Item = OsString>) -> Result<A
         take_over: false,
     };
     Ok(if is_fake {
-        Asked::Nothing(mount)
+        MountHelperCall::DryRun(mount)
     } else {
-        Asked::Mount(mount)
+        MountHelperCall::Mount(mount)
     })
 }
 
 /// Returns whether `-f` is among flags of one letter each.
-fn fakes(flags: &str) -> bool {
+fn contains_fake_flag(flags: &str) -> bool {
     !flags.starts_with("--") && flags.contains('f')
 }
 
@@ -338,7 +384,7 @@ mod tests {
 
     #[test]
     fn options_are_validated() {
-        let parsed = parse(&strings(&[
+        let parsed = parse_options(&strings(&[
             "ro",
             "noatime",
             "commit=7",
@@ -368,21 +414,21 @@ mod tests {
             "salvage",
         ];
         for bad in bad.into_iter().chain(out_of_range) {
-            let said = parse(&strings(&[bad])).unwrap_err().to_string();
+            let said = parse_options(&strings(&[bad])).unwrap_err().to_string();
             assert!(said.contains(bad), "{said}");
         }
     }
 
     #[test]
     fn the_last_of_contradicting_options_holds() {
-        assert!(!parse(&strings(&["ro", "rw"])).unwrap().read_only);
-        assert!(parse(&strings(&["rw", "ro"])).unwrap().read_only);
+        assert!(!parse_options(&strings(&["ro", "rw"])).unwrap().read_only);
+        assert!(parse_options(&strings(&["rw", "ro"])).unwrap().read_only);
     }
 
     #[test]
     fn mount_8_is_understood() {
         let asked = |list: &[&str]| from_mount_8(list.iter().map(OsString::from));
-        let Asked::Mount(mount) =
+        let MountHelperCall::Mount(mount) =
             asked(&["/dev/loop3", "/mnt", "-n", "-o", "rw,noatime", "-t", "teal"]).unwrap()
         else {
             panic!("it is to be mounted");
@@ -394,11 +440,14 @@ mod tests {
             ["/s", "/mnt", "-sfn"],
             ["-vf", "/s", "/mnt"],
         ] {
-            assert!(matches!(asked(&fake), Ok(Asked::Nothing(_))), "{fake:?}");
+            assert!(
+                matches!(asked(&fake), Ok(MountHelperCall::DryRun(_))),
+                "{fake:?}"
+            );
         }
         assert!(matches!(
             asked(&["/s", "/mnt", "-t", "fuse"]),
-            Ok(Asked::Mount(_))
+            Ok(MountHelperCall::Mount(_))
         ));
         assert!(asked(&["/dev/loop3"]).is_err());
     }

@@ -1,67 +1,67 @@
 //! `teal pin`, `teal free`: files on demand, for people.
 
-use crate::control::{Answer, Ask};
-use crate::device::asked;
+use crate::control::{ControlAnswer, ControlRequest};
+use crate::device::ask_mount;
 use crate::mounts::object_at;
 use anyhow::{Result, bail};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
-use teal_command::say::{count, say};
-use teal_command::size::human;
+use teal_command::say::{count_noun, say};
+use teal_command::size::human_size;
 
 /// Runs `teal pin`.
-pub(crate) fn pin(path: &Path) -> Result<ExitCode> {
+pub(crate) fn pin_path(path: &Path) -> Result<ExitCode> {
     let (dir, meta) = object_at(path)?;
-    let Answer::Pinned {
+    let ControlAnswer::Pinned {
         files,
         bytes,
         missing,
-    } = asked(&dir, &Ask::Pin { object: meta.ino() })?
+    } = ask_mount(&dir, &ControlRequest::Pin { object: meta.ino() })?
     else {
         bail!("the daemon's answer is about something else");
     };
     let coming = if missing > 0 {
-        format!("; {} are on their way", human(missing))
+        format!("; {} are on their way", human_size(missing))
     } else {
         String::new()
     };
     let are = if files == 1 { "is" } else { "are" };
     say!(
         "{} ({}) {are} always here{coming}",
-        count(files, "file"),
-        human(bytes)
+        count_noun(files, "file"),
+        human_size(bytes)
     );
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `teal free`.
-pub(crate) fn free(path: &Path) -> Result<ExitCode> {
+pub(crate) fn free_path(path: &Path) -> Result<ExitCode> {
     let (dir, meta) = object_at(path)?;
-    let Answer::Freed {
+    let ControlAnswer::Freed {
         files,
         bytes,
         stay,
         stay_bytes,
-    } = asked(&dir, &Ask::Free { object: meta.ino() })?
+    } = ask_mount(&dir, &ControlRequest::Free { object: meta.ino() })?
     else {
         bail!("the daemon's answer is about something else");
     };
-    // What is in the file's inode takes no room of its own.
+    // Content that fits into the file's inode takes no space of its own, so nothing is said of it.
     let room = if bytes > 0 {
-        format!("{} of ", human(bytes))
+        format!("{} of ", human_size(bytes))
     } else {
         String::new()
     };
     match (files, stay) {
-        (0, 0) => say!("nothing to give back: no content of it is here"),
+        (0, 0) => say!("there is nothing to give back: no content of it is here"),
         (0, _) => {}
-        (1, _) => say!("{room}1 file given back; it comes again when it is needed"),
-        _ => say!("{room}{files} files given back; they come again when they are needed"),
+        (1, _) => say!("{room}1 file is given back; it comes again when it is needed"),
+        _ => say!("{room}{files} files are given back; they come again when they are needed"),
     }
     if stay > 0 {
         let (files, stays) = (
-            count(stay, "file"),
+            count_noun(stay, "file"),
             if stay == 1 { "stays" } else { "stay" },
         );
         let (has, are) = if stay == 1 {
@@ -71,7 +71,7 @@ pub(crate) fn free(path: &Path) -> Result<ExitCode> {
         };
         say!(
             "{files} ({}) {stays}: the server does not have {has} here; `teal flush` sends {are}",
-            human(stay_bytes)
+            human_size(stay_bytes)
         );
     }
     Ok(ExitCode::SUCCESS)

@@ -1,11 +1,11 @@
-//! What belongs to the owner of a store alone: the directory beside it, the server's data, and the
-//! store file itself.
+//! Modes of files that belong to the owner of a store alone: the directory beside it, the server's
+//! data, and the store file itself.
 //!
 //! # Guarantees
 //! 1. Opening makes each directory 0700 and each file 0600 before anything in them is used, and
 //!    fails if it cannot.
 //! 2. A directory that holds things of others is refused, and nothing of it is changed.
-//! 3. A store file loses the rights of others; those of its group stay, which somebody gave on
+//! 3. A store file loses the rights of others; those of its group stay, because they were given on
 //!    purpose.
 
 use anyhow::{Context, Result, bail};
@@ -16,9 +16,10 @@ use std::path::Path;
 
 /// The bits that a private file or directory does not have.
 const OTHERS: u32 = 0o077;
-/// The bits of those who are neither owner nor in the group.
+/// The mode bits of users that are neither the owner nor in the group.
 const STRANGERS: u32 = 0o007;
-/// What a server's data consists of; `lost+found` is in it if it is a file system of its own.
+/// The files of a server's data, beside `lost+found`, which is there if the data has a file system
+/// of its own.
 const OF_A_SERVER: &[&str] = &[
     "meta.db",
     "meta.db-wal",
@@ -28,19 +29,19 @@ const OF_A_SERVER: &[&str] = &[
     "identity",
 ];
 
-/// Lets new files be readable by nobody but their owner, until it is dropped.
+/// Makes new files readable by their owner only, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateFiles(Mode);
 
 impl PrivateFiles {
-    /// Begins; meant for a moment in which no other thread makes files, or for the rest of the
-    /// process.
+    /// Changes the process's umask. Meant for a moment in which no other thread makes files, or for
+    /// the rest of the process.
     pub(crate) fn begin() -> Self {
         Self(rustix::process::umask(Mode::from_raw_mode(OTHERS)))
     }
 
     /// Keeps it so for the rest of the process.
-    pub(crate) fn for_good(self) {
+    pub(crate) fn keep_for_process(self) {
         std::mem::forget(self);
     }
 }
@@ -54,17 +55,20 @@ impl Drop for PrivateFiles {
 /// Makes the data of a server private.
 pub(crate) fn enforce_server_data(data: &Path) -> Result<()> {
     let meta = std::fs::metadata(data).with_context(|| data.display().to_string())?;
+    // A directory that only its owner can read was made private before: it holds nothing of others.
     if is_open(&meta) {
         for entry in std::fs::read_dir(data).with_context(|| data.display().to_string())? {
             let name = entry
                 .with_context(|| data.display().to_string())?
                 .file_name();
+            // `lost+found` belongs to the file system itself.
             let is_known = name
                 .to_str()
                 .is_some_and(|name| name == "lost+found" || OF_A_SERVER.contains(&name));
             if !is_known {
                 bail!(
-                    "{} can be read by others and holds {}, which is not the server's: name a directory of its own with \
+                    "{} can be read by others and holds {}, which is not the server's: \
+                     name a directory of its own with \
                      --data",
                     data.display(),
                     Path::new(&name).display()
@@ -77,10 +81,11 @@ pub(crate) fn enforce_server_data(data: &Path) -> Result<()> {
 
 /// Makes a directory and everything in it private. What symbolic links lead to is not touched.
 pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
+    // A list instead of recursion, because the tree may be deep.
     let mut todo = vec![dir.to_owned()];
     while let Some(dir) = todo.pop() {
         let meta = std::fs::metadata(&dir).with_context(|| dir.display().to_string())?;
-        narrow(&dir, &meta, OTHERS)?;
+        narrow_mode(&dir, &meta, OTHERS)?;
         for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
             let path = entry.with_context(|| dir.display().to_string())?.path();
             let meta = match std::fs::symlink_metadata(&path) {
@@ -91,7 +96,7 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
             if meta.is_dir() {
                 todo.push(path);
             } else if meta.is_file() {
-                narrow(&path, &meta, OTHERS)?;
+                narrow_mode(&path, &meta, OTHERS)?;
             }
         }
     }
@@ -102,7 +107,7 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
 pub(crate) fn enforce_store(store: &Path) -> Result<()> {
     let meta = std::fs::metadata(store).with_context(|| store.display().to_string())?;
     if meta.is_file() {
-        narrow(store, &meta, STRANGERS)
+        narrow_mode(store, &meta, STRANGERS)
     } else {
         Ok(())
     }
@@ -112,15 +117,17 @@ fn is_open(meta: &Metadata) -> bool {
     meta.permissions().mode() & OTHERS != 0
 }
 
-fn narrow(path: &Path, meta: &Metadata, bits: u32) -> Result<()> {
+fn narrow_mode(path: &Path, meta: &Metadata, bits: u32) -> Result<()> {
     let mode = meta.permissions().mode() & 0o7777;
     if mode & bits == 0 {
         return Ok(());
     }
     let narrowed = mode & !bits;
+    debug_assert_eq!(narrowed & bits, 0, "no right of the others is left");
     chmod(path, Mode::from_raw_mode(narrowed)).with_context(|| {
         format!(
-            "{} can be read by others (mode {mode:o}) and that cannot be changed: `chmod {narrowed:o}` it",
+            "{} can be read by others (mode {mode:o}) and that cannot be changed: \
+             `chmod {narrowed:o}` it",
             path.display()
         )
     })?;

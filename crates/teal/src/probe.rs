@@ -3,7 +3,7 @@
 use teal_env::Disk;
 use teal_types::{SECTOR, Sector};
 
-/// A signature: where it is, what it looks like, whose it is.
+/// Signatures of known formats: the offset of each, its bytes, and the name of the format.
 const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (0, b"TEALFS", "a TealFS store"),
     (0, b"XFSB", "an XFS file system"),
@@ -31,10 +31,11 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 ];
 
 /// Returns what is on the disk, in words; `None` when nothing is recognised.
-pub(crate) fn recognise(disk: &dyn Disk) -> Option<&'static str> {
+pub(crate) fn recognise_content(disk: &dyn Disk) -> Option<&'static str> {
+    // The list goes from special to general: a partition table is the last guess.
     SIGNATURES
         .iter()
-        .find(|(at, magic, _)| holds(disk, *at, magic))
+        .find(|(at, magic, _)| has_signature(disk, *at, magic))
         .map(|(_, _, what)| *what)
 }
 
@@ -42,15 +43,21 @@ pub(crate) fn recognise(disk: &dyn Disk) -> Option<&'static str> {
 pub(crate) fn holds_data(disk: &dyn Disk) -> bool {
     let sectors = disk.shape().sectors.min(2048);
     let mut bytes = vec![0; (sectors * SECTOR) as usize];
+    // A disk that cannot be read counts as one with data: it must not be overwritten by mistake.
     disk.read_at(Sector::new(0), &mut bytes).is_err() || bytes.iter().any(|b| *b != 0)
 }
 
-fn holds(disk: &dyn Disk, at: u64, magic: &[u8]) -> bool {
+fn has_signature(disk: &dyn Disk, at: u64, magic: &[u8]) -> bool {
+    // Whole blocks around the signature are read, because a disk may refuse anything smaller.
     let first = at / 4096 * 4096;
     let mut bytes = vec![0; 8192];
     let sectors = disk.shape().sectors.saturating_sub(first / SECTOR).min(16);
     bytes.truncate((sectors * SECTOR) as usize);
     let from = (at - first) as usize;
+    debug_assert!(
+        magic.len() <= 4096,
+        "a signature lies within the two blocks"
+    );
     !bytes.is_empty()
         && disk
             .read_at(Sector::new(first / SECTOR), &mut bytes)
@@ -65,11 +72,11 @@ mod tests {
 
     #[test]
     fn every_signature_is_recognised_where_it_is() {
-        assert_eq!(recognise(&MemDisk::new(2048)), None);
+        assert_eq!(recognise_content(&MemDisk::new(2048)), None);
         for (at, magic, what) in SIGNATURES {
             let mut bytes = vec![0; 1 << 20];
             bytes[*at as usize..*at as usize + magic.len()].copy_from_slice(magic);
-            assert_eq!(recognise(&MemDisk::from_bytes(bytes)), Some(*what));
+            assert_eq!(recognise_content(&MemDisk::from_bytes(bytes)), Some(*what));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The hidden command `recording`, the part of `teal lab record` that speaks to a daemon: it asks
 //! the daemon of a mount to record, waits, and says what came of it.
 
-use crate::cli::Recording;
-use crate::control::{self, Answer, Ask, RecordingStatus};
-use crate::mounts::nothing_on;
+use crate::cli::RecordingArgs;
+use crate::control::{self, ControlAnswer, ControlRequest, RecordingStatus};
+use crate::mounts::no_daemon_error;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,61 +14,77 @@ use std::path::Path;
 use std::process::ExitCode;
 use teal_command::paths;
 use teal_command::say::say;
-use teal_command::size::human;
+use teal_command::size::human_size;
 
-/// How often the daemon is asked whether it still records, in nanoseconds.
+/// The time between two questions for the progress of a recording, in nanoseconds.
 const LOOK_EVERY: i64 = 500_000_000;
 
 /// Runs the command.
-pub(crate) fn record(args: &Recording) -> Result<ExitCode> {
-    let dir = paths::absolute(&args.dir)?;
+pub(crate) fn run_recording(args: &RecordingArgs) -> Result<ExitCode> {
+    let dir = paths::absolute_path(&args.dir)?;
     if let Some(text) = &args.mark {
-        ask(&dir, &Ask::RecordMark { text: text.clone() })?;
+        ask_daemon(&dir, &ControlRequest::RecordMark { text: text.clone() })?;
     } else if args.stop {
-        told(&progress(&dir, &Ask::RecordEnd)?)?;
+        report_outcome(&ask_progress(&dir, &ControlRequest::RecordEnd)?)?;
     } else {
-        let out = args.out.as_ref().context("--out names the trace")?;
-        follow(args, &dir, &paths::absolute(out)?)?;
+        let out = args
+            .out
+            .as_ref()
+            .context("the trace needs a name: give one with --out")?;
+        record_until_end(args, &dir, &paths::absolute_path(out)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Records into a new file until the end.
-fn follow(args: &Recording, dir: &Path, file: &Path) -> Result<()> {
-    ask(dir, &Ask::Status)?;
+fn record_until_end(args: &RecordingArgs, dir: &Path, file: &Path) -> Result<()> {
+    // A missing daemon is reported before a file is made.
+    debug_assert!(
+        file.is_absolute(),
+        "the daemon has another working directory"
+    );
+    ask_daemon(dir, &ControlRequest::Status)?;
     not_inside(file, dir)?;
-    let mut ending = signals()?;
-    ask(
+    // Signals are caught before the recording begins, so that none can end this program and leave
+    // the daemon recording.
+    let mut ending = ending_signals()?;
+    ask_daemon(
         dir,
-        &Ask::Record {
+        &ControlRequest::Record {
             file: file.to_owned(),
             anonymous: args.anonymous,
             seconds: args.seconds,
         },
     )?;
     let until = args.seconds.map_or_else(
-        || "Ctrl-C ends it".to_owned(),
-        |s| format!("for {s} s, or until Ctrl-C"),
+        || "Ctrl-C ends that".to_owned(),
+        |s| format!("that ends after {s} s, or at Ctrl-C"),
     );
-    say!("recording {} to {}; {until}", dir.display(), file.display());
+    say!(
+        "{} is being recorded to {}; {until}",
+        dir.display(),
+        file.display()
+    );
     loop {
         let end = Timespec {
             tv_sec: 0,
             tv_nsec: LOOK_EVERY,
         };
         let mut fds = [PollFd::new(&ending, PollFlags::IN)];
+        // Waits for a signal, but looks at the recording now and then: it may end by itself.
         match rustix::event::poll(&mut fds, Some(&end)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("waiting"),
+            Err(error) => return Err(error).context("the program cannot wait for signals"),
         }
         // Never blocks: a signal that came has written a byte.
         let is_over = matches!(ending.read(&mut [0; 16]), Ok(1..));
+        // A signal asks for the end; otherwise this only looks.
         let Some(answer) = control::ask(
             dir,
             if is_over {
-                &Ask::RecordEnd
+                &ControlRequest::RecordEnd
             } else {
-                &Ask::RecordProgress
+                &ControlRequest::RecordProgress
             },
         )?
         else {
@@ -79,32 +95,38 @@ fn follow(args: &Recording, dir: &Path, file: &Path) -> Result<()> {
             );
         };
         match answer {
-            Answer::Recording { recording } if recording.file != file => {
-                bail!(
-                    "the recording to {} was ended by somebody else",
-                    file.display()
-                )
+            ControlAnswer::Recording { recording } if recording.file != file => {
+                bail!("another command ended the recording to {}", file.display())
             }
-            Answer::Recording { recording } if recording.ended => return told(&recording),
+            ControlAnswer::Recording { recording } if recording.ended => {
+                return report_outcome(&recording);
+            }
             _ => {}
         }
     }
 }
 
-/// A socket that is readable once a signal asks for the end.
-fn signals() -> Result<UnixStream> {
-    let (receive, send) = UnixStream::pair().context("signals")?;
-    receive.set_nonblocking(true).context("signals")?;
+/// Returns a socket that is readable once a signal asks for the end.
+fn ending_signals() -> Result<UnixStream> {
+    let (receive, send) = UnixStream::pair().context("signals cannot be caught")?;
+    receive
+        .set_nonblocking(true)
+        .context("signals cannot be caught")?;
+    // All three are caught, so that closing the terminal ends the recording, too.
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, send.try_clone().context("signals")?)
-            .context("signals")?;
+        signal_hook::low_level::pipe::register(
+            signal,
+            send.try_clone().context("signals cannot be caught")?,
+        )
+        .context("signals cannot be caught")?;
     }
     Ok(receive)
 }
 
-/// A trace on the mount that it watches would record its own writing without end.
+/// Refuses a trace on the mount that is recorded: writing it would be recorded, too, without end.
 fn not_inside(file: &Path, dir: &Path) -> Result<()> {
     let parent = file.parent().unwrap_or(Path::new("/"));
+    // All paths of one file system have the same device number.
     let device = |path: &Path| {
         std::fs::metadata(path)
             .map(|m| m.dev())
@@ -119,19 +141,19 @@ fn not_inside(file: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn ask(dir: &Path, ask: &Ask) -> Result<Answer> {
-    control::ask(dir, ask)?.ok_or_else(|| nothing_on(dir))
+fn ask_daemon(dir: &Path, ask: &ControlRequest) -> Result<ControlAnswer> {
+    control::ask(dir, ask)?.ok_or_else(|| no_daemon_error(dir))
 }
 
-fn progress(dir: &Path, what: &Ask) -> Result<RecordingStatus> {
-    match ask(dir, what)? {
-        Answer::Recording { recording } => Ok(recording),
+fn ask_progress(dir: &Path, what: &ControlRequest) -> Result<RecordingStatus> {
+    match ask_daemon(dir, what)? {
+        ControlAnswer::Recording { recording } => Ok(recording),
         _ => bail!("the daemon's answer cannot be understood"),
     }
 }
 
 /// Says what came of it.
-fn told(recording: &RecordingStatus) -> Result<()> {
+fn report_outcome(recording: &RecordingStatus) -> Result<()> {
     let file = recording.file.display();
     if let Some(failure) = &recording.failure {
         bail!(
@@ -140,9 +162,9 @@ fn told(recording: &RecordingStatus) -> Result<()> {
         );
     }
     say!(
-        "{file}: {} events, {}",
+        "{file} has {} events in {}",
         recording.events,
-        human(recording.bytes)
+        human_size(recording.bytes)
     );
     if recording.dropped > 0 {
         say!(

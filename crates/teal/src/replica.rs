@@ -1,8 +1,8 @@
-//! What belongs to a store whose volume has a server: kept in a directory beside it, `STORE.d`.
+//! The files that belong to a store of a served volume, in a directory beside the store, `STORE.d`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `replica.toml` | [`Setting`]: whether the volume is served here or was joined, and how |
+//! | `replica.toml` | [`ReplicaSetting`]: if the volume is served here or was joined, and how |
 //! | `identity/` | of a joined volume: key and certificates |
 //!
 //! # Guarantees
@@ -16,27 +16,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use teal_device::{RemoteServer, Upstream};
-use teal_env::{Clock, Existing, replace_file};
+use teal_env::{Clock, ExistingFile, replace_file};
 use teal_net::{Channel, ClientIdentity, TransportLimits};
 use teal_posix::FileSystem;
 use teal_proto::{ConflictKind, MESSAGE_MAX, REQUEST_KINDS};
-use teal_replica::{Link, PinsShown, StuckObject, StuckWay, UpstreamStatus};
-use teal_server::{Counts, ReplicaNote};
+use teal_replica::{PinStatus, ServerConnection, StuckDirection, StuckObject, UpstreamStatus};
+use teal_server::{ReplicaNote, ServerCounts};
 use tokio::runtime::Runtime;
 
-use crate::control::{ConflictShown, MachineShown, StuckShown, Unsent, UpstreamShown};
+use crate::control::{ConflictShown, MachineShown, StuckShown, UnsentChanges, UpstreamShown};
 use crate::private;
-use crate::serving::Serving;
+use crate::serving::RunningServer;
 use teal_command::paths;
-use teal_command::say::shown as shown_path;
+use teal_command::say::shown_path;
 
-/// Where a volume's server is.
+/// The place of a volume's server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Setting {
+pub(crate) enum ReplicaSetting {
     /// In the process that mounts it.
     Served {
-        /// Where it listens.
+        /// The address on which the server listens.
         listen: String,
         /// Its data.
         #[serde(with = "teal_command::place_text")]
@@ -48,15 +48,17 @@ pub(crate) enum Setting {
     },
     /// On another machine.
     Joined {
-        /// Where it is.
+        /// The address of the server.
         address: String,
         /// This machine's name there.
         device: String,
     },
 }
 
-/// The directory beside a store.
-pub(crate) fn beside(store: &Path) -> Result<PathBuf> {
+/// Returns the directory beside a store.
+pub(crate) fn directory_beside(store: &Path) -> Result<PathBuf> {
+    // A device has no place for a directory beside it, so its files lie with the stores of `teal
+    // up`.
     let is_device = std::fs::metadata(store).is_ok_and(|meta| meta.file_type().is_block_device());
     if is_device {
         return Ok(paths::store_for(store)?.with_extension("d"));
@@ -67,11 +69,11 @@ pub(crate) fn beside(store: &Path) -> Result<PathBuf> {
 }
 
 fn setting_file(store: &Path) -> Result<PathBuf> {
-    Ok(beside(store)?.join("replica.toml"))
+    Ok(directory_beside(store)?.join("replica.toml"))
 }
 
-/// The setting of a store; `None`: its volume has no server.
-pub(crate) fn setting(store: &Path) -> Result<Option<Setting>> {
+/// Loads the setting of a store; `None` if its volume has no server.
+pub(crate) fn load_setting(store: &Path) -> Result<Option<ReplicaSetting>> {
     let file = setting_file(store)?;
     match std::fs::read_to_string(&file) {
         Ok(text) => Ok(Some(
@@ -83,22 +85,23 @@ pub(crate) fn setting(store: &Path) -> Result<Option<Setting>> {
 }
 
 /// Keeps the setting of a store.
-pub(crate) fn keep(store: &Path, setting: &Setting) -> Result<()> {
-    let dir = beside(store)?;
+pub(crate) fn save_setting(store: &Path, setting: &ReplicaSetting) -> Result<()> {
+    let dir = directory_beside(store)?;
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&dir)
         .with_context(|| dir.display().to_string())?;
     let file = setting_file(store)?;
-    let text = toml::to_string(setting).context("the setting")?;
-    replace_file(&file, text.as_bytes(), Existing::Replaced)
+    let text = toml::to_string(setting).context("the setting cannot be written as text")?;
+    replace_file(&file, text.as_bytes(), ExistingFile::Replace)
         .with_context(|| format!("writing {}", file.display()))
 }
 
 /// Removes the setting of a store, and the directory beside it if nothing else is in it.
-pub(crate) fn forget(store: &Path) -> Result<()> {
+pub(crate) fn remove_setting(store: &Path) -> Result<()> {
     let file = setting_file(store)?;
+    // A setting that is missing already is as wanted.
     match std::fs::remove_file(&file) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             return Err(e).with_context(|| file.display().to_string());
@@ -106,28 +109,28 @@ pub(crate) fn forget(store: &Path) -> Result<()> {
         _ => {}
     }
     // Not empty: the server's data is in it.
-    let _ = std::fs::remove_dir(beside(store)?);
+    let _ = std::fs::remove_dir(directory_beside(store)?);
     Ok(())
 }
 
 /// Returns where the identity of a joined store is kept.
 pub(crate) fn identity_dir(store: &Path) -> Result<PathBuf> {
-    Ok(beside(store)?.join("identity"))
+    Ok(directory_beside(store)?.join("identity"))
 }
 
-/// What runs for a replica while it is mounted.
-pub(crate) struct Running {
+/// The parts that run for a replica while it is mounted.
+pub(crate) struct ReplicaRuntime {
     pub(crate) upstream: Arc<dyn Upstream>,
     pub(crate) device: String,
-    /// Whether a store that is no replica yet takes the volume over from the server, instead of
-    /// bringing it there.
+    /// True if a store that is no replica yet takes the volume over from the server, false if it
+    /// brings the volume there.
     pub(crate) joins: bool,
     /// The server, if it is in this process.
-    pub(crate) serving: Option<Serving>,
+    pub(crate) serving: Option<RunningServer>,
     runtime: Runtime,
 }
 
-impl Running {
+impl ReplicaRuntime {
     /// Ends the server, if it is here, and the network; what still waits for either is not waited
     /// for.
     pub(crate) fn stop(self) {
@@ -141,17 +144,18 @@ impl Running {
 /// A thread that answers a request, or waits for news.
 const STACK: usize = 1 << 20;
 
-/// A runtime for the network and for object stores; everybody who asks something of a server has a
-/// thread.
-pub(crate) fn runtime() -> Result<Runtime> {
+/// Builds the runtime for the network and for object stores. It has a thread for every request that
+/// may wait in a server.
+pub(crate) fn build_runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // Every request may occupy a thread while it waits; the others are for the chunks.
         .max_blocking_threads(TransportLimits::default().requests + 64)
         .thread_stack_size(STACK)
         .thread_name("teal-net")
         .enable_all()
         .build()
-        .context("threads for the network")
+        .context("the threads for the network cannot be started")
 }
 
 /// Starts what a store's volume needs; `None`: it has no server.
@@ -159,14 +163,15 @@ pub(crate) fn start(
     store: &Path,
     clock: &Arc<dyn Clock>,
     delay: Duration,
-) -> Result<Option<Running>> {
-    let Some(setting) = setting(store)? else {
+) -> Result<Option<ReplicaRuntime>> {
+    let Some(setting) = load_setting(store)? else {
         return Ok(None);
     };
-    private::enforce_below(&beside(store)?)?;
-    let runtime = runtime()?;
+    // The directory holds private keys, and perhaps the server's data.
+    private::enforce_below(&directory_beside(store)?)?;
+    let runtime = build_runtime()?;
     Ok(Some(match setting {
-        Setting::Served {
+        ReplicaSetting::Served {
             listen,
             data,
             volume,
@@ -174,16 +179,17 @@ pub(crate) fn start(
         } => {
             let volume = u32::from_str_radix(&volume, 16)
                 .with_context(|| format!("'{volume}' is no volume"))?;
-            let serving = Serving::start(runtime.handle(), &data, &listen, volume, &device, clock)?;
-            Running {
-                upstream: serving.upstream(),
+            let serving =
+                RunningServer::start(runtime.handle(), &data, &listen, volume, &device, clock)?;
+            ReplicaRuntime {
+                upstream: serving.local_upstream(),
                 device,
                 joins: false,
                 serving: Some(serving),
                 runtime,
             }
         }
-        Setting::Joined { address, device } => {
+        ReplicaSetting::Joined { address, device } => {
             let dir = identity_dir(store)?;
             let identity = ClientIdentity::load(&dir)?;
             let options = teal_net::ChannelOptions {
@@ -192,13 +198,14 @@ pub(crate) fn start(
                 ..teal_net::ChannelOptions::default()
             };
             let channel = Channel::new(runtime.handle(), address, identity, options);
+            // A renewed certificate that is lost costs a new enrolment, so it is saved at once.
             let keep = move |identity: &ClientIdentity| {
                 if let Err(error) = identity.save(&dir) {
                     log::error!("the renewed certificate cannot be kept: {error}");
                 }
             };
             let upstream = Arc::new(RemoteServer::new(channel, Arc::clone(clock), keep));
-            Running {
+            ReplicaRuntime {
                 upstream,
                 device,
                 joins: true,
@@ -209,7 +216,7 @@ pub(crate) fn start(
     }))
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     let name = match given {
         Some(name) => name.to_owned(),
@@ -220,7 +227,8 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
     };
     if !teal_proto::is_device_name(&name) {
         bail!(
-            "'{name}' is no name for a device: at most {} bytes without slashes; give one with --device",
+            "'{name}' is no name for a device: at most {} bytes without slashes; \
+             give one with --device",
             teal_proto::DEVICE_NAME_MAX
         );
     }
@@ -228,23 +236,23 @@ pub(crate) fn device_name(given: Option<&str>) -> Result<String> {
 }
 
 /// Returns what the server of a volume lacks.
-pub(crate) fn unsent(client: &FileSystem) -> Unsent {
+pub(crate) fn unsent_changes(client: &FileSystem) -> UnsentChanges {
     let Some(replica) = client.replica() else {
-        return Unsent::NoServer;
+        return UnsentChanges::NoServer;
     };
     match replica.left_to_send() {
-        Ok(left) if left.announcing => Unsent::Announcing,
-        Ok(left) if left.objects > 0 => Unsent::Some {
+        Ok(left) if left.announcing => UnsentChanges::Announcing,
+        Ok(left) if left.objects > 0 => UnsentChanges::Some {
             objects: left.objects,
             bytes: left.bytes,
         },
-        Ok(_) => Unsent::Nothing,
-        Err(e) => Unsent::Unknown { why: e.to_string() },
+        Ok(_) => UnsentChanges::Nothing,
+        Err(e) => UnsentChanges::Unknown { why: e.to_string() },
     }
 }
 
-/// Why a mount of a volume with a server does not ask it.
-pub(crate) fn why_alone(store: &Path, read_only: bool) -> String {
+/// Returns why a mount of a volume with a server does not ask the server.
+pub(crate) fn why_server_is_not_asked(store: &Path, read_only: bool) -> String {
     if read_only {
         return "this mount is read-only and does not ask it".to_owned();
     }
@@ -255,13 +263,21 @@ pub(crate) fn why_alone(store: &Path, read_only: bool) -> String {
     format!("it is not known where it is: {file} was missing when the volume was mounted")
 }
 
-/// How a replica's standing is shown.
-pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> UpstreamShown {
-    let (trouble, denied) = match &status.link {
-        Link::Up => (None, false),
-        Link::Down { why, .. } => (Some(why.clone()), false),
-        Link::Denied { why } => (Some(why.clone()), true),
+/// Returns the state of a replica as it is shown to people.
+pub(crate) fn upstream_shown(
+    status: &UpstreamStatus,
+    serving: Option<&RunningServer>,
+) -> UpstreamShown {
+    debug_assert!(
+        status.stuck_objects.1.len() <= status.stuck_objects.0,
+        "some of all are shown"
+    );
+    let (trouble, denied) = match &status.connection {
+        ServerConnection::Up => (None, false),
+        ServerConnection::Down { why, .. } => (Some(why.clone()), false),
+        ServerConnection::Denied { why } => (Some(why.clone()), true),
     };
+    // Only the server knows its machines; a failure to list them must not hide the rest.
     let machines = serving
         .and_then(|serving| serving.server.replicas(serving.volume()).ok())
         .unwrap_or_default();
@@ -275,34 +291,34 @@ pub(crate) fn shown(status: &UpstreamStatus, serving: Option<&Serving>) -> Upstr
         trouble,
         denied,
         stuck: status.stuck.clone(),
-        stuck_files: status.stuck_objects.1.iter().map(stuck).collect(),
+        stuck_files: status.stuck_objects.1.iter().map(stuck_shown).collect(),
         stuck_count: status.stuck_objects.0,
         connected: status.is_connected,
         live: status.is_live,
         announcing: status.announcing,
         pinned: status.pins.paths.clone(),
         pinned_missing: match &status.pins {
-            PinsShown {
+            PinStatus {
                 trouble: Some(why), ..
             } => Some(why.clone()),
-            PinsShown {
+            PinStatus {
                 is_coming: true, ..
             } => Some("it is on its way".to_owned()),
             _ => None,
         },
         last_flush_secs: status.last_flush.map(|time| time.as_secs()),
-        counts: counts(&status.counts, &status.requests),
-        machines: machines.into_iter().map(machine).collect(),
+        counts: named_counts(&status.counts, &status.requests),
+        machines: machines.into_iter().map(machine_shown).collect(),
         server_counts: serving
             .map(|serving| server_counts(&serving.server.counts()))
             .unwrap_or_default(),
     }
 }
 
-fn stuck(object: &StuckObject) -> StuckShown {
-    let way = match object.way {
-        StuckWay::Sending => "sending",
-        StuckWay::Installing => "installing",
+fn stuck_shown(object: &StuckObject) -> StuckShown {
+    let way = match object.direction {
+        StuckDirection::Sending => "sending",
+        StuckDirection::Installing => "installing",
     };
     StuckShown {
         path: object.path.clone(),
@@ -311,7 +327,7 @@ fn stuck(object: &StuckObject) -> StuckShown {
     }
 }
 
-fn machine(note: ReplicaNote) -> MachineShown {
+fn machine_shown(note: ReplicaNote) -> MachineShown {
     MachineShown {
         replica: note.replica,
         device: note.device,
@@ -319,11 +335,11 @@ fn machine(note: ReplicaNote) -> MachineShown {
         revoked: note.is_revoked,
         local: note.is_local,
         position: note.position.get(),
-        last_heard: teal_command::say::date(note.seen),
+        last_heard: teal_command::say::date_and_time(note.seen),
     }
 }
 
-fn server_counts(of: &Counts) -> Vec<(String, u64)> {
+fn server_counts(of: &ServerCounts) -> Vec<(String, u64)> {
     let done = [
         ("refused", of.refused),
         ("commits", of.commits),
@@ -332,11 +348,11 @@ fn server_counts(of: &Counts) -> Vec<(String, u64)> {
         ("received_bytes", of.received_bytes),
         ("sent_bytes", of.sent_bytes),
     ];
-    counts(&done, &of.requests)
+    named_counts(&done, &of.requests)
 }
 
-/// What was done, then all requests, and those of each kind.
-fn counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(String, u64)> {
+/// Returns the counters in `done`, the number of all requests, and that of each kind.
+fn named_counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(String, u64)> {
     let all = [("requests", requests.iter().sum())];
     let done = done
         .iter()
@@ -349,8 +365,8 @@ fn counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(S
     done.chain(kinds).collect()
 }
 
-/// The open conflicts of a volume, for people.
-pub(crate) fn conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> {
+/// Returns the open conflicts of a volume, for people.
+pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> {
     let kind = |kind| match kind {
         ConflictKind::Content => "two contents",
         ConflictKind::Attributes => "two sets of attributes",
@@ -362,14 +378,14 @@ pub(crate) fn conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> {
     let Some(replica) = client.replica() else {
         return Ok(Vec::new());
     };
-    let found = replica.conflicts()?;
+    let found = replica.unresolved_conflicts()?;
     Ok(found
         .into_iter()
         .map(|note| ConflictShown {
             id: note.id,
             kind: kind(note.kind).to_owned(),
             device: note.device,
-            time: teal_command::say::date(note.time),
+            time: teal_command::say::date_and_time(note.time),
             path: note.path,
             copy_path: note.copy_path,
             lost: note.lost,
@@ -385,13 +401,16 @@ mod tests {
     fn a_setting_is_found_again_beside_the_store() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("a.teal");
-        assert_eq!(setting(&store).unwrap(), None);
-        let joined = Setting::Joined {
+        assert_eq!(load_setting(&store).unwrap(), None);
+        let joined = ReplicaSetting::Joined {
             address: "nas:4717".into(),
             device: "laptop".into(),
         };
-        keep(&store, &joined).unwrap();
-        assert_eq!(setting(&store).unwrap(), Some(joined));
-        assert_eq!(beside(&store).unwrap(), dir.path().join("a.teal.d"));
+        save_setting(&store, &joined).unwrap();
+        assert_eq!(load_setting(&store).unwrap(), Some(joined));
+        assert_eq!(
+            directory_beside(&store).unwrap(),
+            dir.path().join("a.teal.d")
+        );
     }
 }

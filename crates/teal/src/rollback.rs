@@ -1,38 +1,37 @@
-//! What a command has made or changed on the way to a mount, and takes back when the mount does not
+//! The changes that a command makes on the way to a mount, and takes back if the mount does not
 //! come about.
 //!
 //! # Guarantees
-//! 1. What a step describes is undone in the reverse order of the steps, unless [`Rollback::keep`]
-//!    was called.
+//! 1. The steps are undone in their reverse order, unless [`Rollback::keep_changes`] was called.
 //! 2. A directory is removed only if it is empty; a whole tree only if this command made its top.
 
-use crate::replica::{self, Setting};
+use crate::replica::{self, ReplicaSetting};
 use anyhow::{Context as _, Result};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// A step that only its maker knows how to take back.
-struct Undo(Box<dyn FnOnce() -> Result<()>>);
+struct UndoFunction(Box<dyn FnOnce() -> Result<()>>);
 
-impl std::fmt::Debug for Undo {
+impl std::fmt::Debug for UndoFunction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Undo")
     }
 }
 
-/// How one step is taken back.
+/// The way to take back one step.
 #[derive(Debug)]
-enum Step {
+enum RollbackStep {
     RemoveFile(PathBuf),
     RemoveEmptyDir(PathBuf),
     RemoveTree(PathBuf),
     /// The setting beside a store becomes what it was.
-    Setting(PathBuf, Option<Setting>),
+    Setting(PathBuf, Option<ReplicaSetting>),
     /// Something else, for example mounting a store again as it was.
-    Other(Undo),
+    Other(UndoFunction),
 }
 
-impl Step {
+impl RollbackStep {
     fn undo(self) -> Result<()> {
         let removing = |path: &Path| format!("removing {}", path.display());
         match self {
@@ -43,8 +42,8 @@ impl Step {
             Self::RemoveTree(path) => {
                 std::fs::remove_dir_all(&path).with_context(|| removing(&path))
             }
-            Self::Setting(store, Some(setting)) => replica::keep(&store, &setting),
-            Self::Setting(store, None) => replica::forget(&store),
+            Self::Setting(store, Some(setting)) => replica::save_setting(&store, &setting),
+            Self::Setting(store, None) => replica::remove_setting(&store),
             Self::Other(undo) => (undo.0)(),
         }
     }
@@ -52,26 +51,27 @@ impl Step {
 
 /// The steps that are taken back when this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Rollback(Vec<Step>);
+pub(crate) struct Rollback(Vec<RollbackStep>);
 
 impl Rollback {
-    /// The command has done what it was to do: everything stays.
-    pub(crate) fn keep(mut self) {
+    /// Keeps everything: the command has succeeded.
+    pub(crate) fn keep_changes(mut self) {
         self.0.clear();
     }
 
-    /// A file that this command made.
+    /// Notes a file that this command has made.
     pub(crate) fn made_file(&mut self, path: &Path) {
-        self.0.push(Step::RemoveFile(path.to_owned()));
+        self.0.push(RollbackStep::RemoveFile(path.to_owned()));
     }
 
-    /// A directory that this command made.
+    /// Notes a directory that this command has made.
     pub(crate) fn made_dir(&mut self, path: &Path) {
-        self.0.push(Step::RemoveEmptyDir(path.to_owned()));
+        self.0.push(RollbackStep::RemoveEmptyDir(path.to_owned()));
     }
 
     /// Makes a directory and those above it that are missing.
     pub(crate) fn make_dirs(&mut self, dir: &Path) -> Result<()> {
+        // Directories are made from the top down, and each one is noted by itself.
         let missing: Vec<&Path> = dir
             .ancestors()
             .take_while(|above| !above.exists())
@@ -79,7 +79,7 @@ impl Rollback {
         for dir in missing.into_iter().rev() {
             std::fs::create_dir(dir)
                 .with_context(|| format!("cannot make the directory {}", dir.display()))?;
-            self.0.push(Step::RemoveEmptyDir(dir.to_owned()));
+            self.0.push(RollbackStep::RemoveEmptyDir(dir.to_owned()));
         }
         Ok(())
     }
@@ -95,23 +95,25 @@ impl Rollback {
             .mode(0o700)
             .create(dir)
             .with_context(|| format!("cannot make the directory {}", dir.display()))?;
-        self.0.push(Step::RemoveTree(dir.to_owned()));
+        self.0.push(RollbackStep::RemoveTree(dir.to_owned()));
         Ok(())
     }
 
-    /// The setting beside `store` is about to change from `before`.
-    pub(crate) fn setting_changes(&mut self, store: &Path, before: Option<Setting>) {
-        self.0.push(Step::Setting(store.to_owned(), before));
+    /// Notes that the setting beside `store` is about to change from `before`.
+    pub(crate) fn setting_changes(&mut self, store: &Path, before: Option<ReplicaSetting>) {
+        self.0.push(RollbackStep::Setting(store.to_owned(), before));
     }
 
     /// Calls `undo` after all other steps have been taken back.
     pub(crate) fn undo_last(&mut self, undo: impl FnOnce() -> Result<()> + 'static) {
-        self.0.insert(0, Step::Other(Undo(Box::new(undo))));
+        self.0
+            .insert(0, RollbackStep::Other(UndoFunction(Box::new(undo))));
     }
 }
 
 impl Drop for Rollback {
     fn drop(&mut self) {
+        // The last step is taken back first, because it may depend on those before it.
         while let Some(step) = self.0.pop() {
             if let Err(error) = step.undo() {
                 log::warn!("{error:#}");

@@ -1,9 +1,9 @@
 //! `teal serve`, `teal join`: a volume gets a server, and other machines a part in it.
 
-use crate::cli::{Join, Mount, Serve};
-use crate::control::{self, Answer, Ask, MachineShown, Status};
-use crate::mounts::nothing_on;
-use crate::replica::{self, Setting};
+use crate::cli::{JoinArgs, MountArgs, ServeArgs};
+use crate::control::{self, ControlAnswer, ControlRequest, MachineShown, MountStatus};
+use crate::mounts::no_daemon_error;
+use crate::replica::{self, ReplicaSetting};
 use crate::rollback::Rollback;
 use crate::{launch, private, serving, up};
 use anyhow::{Context, Result, bail};
@@ -13,21 +13,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use teal_command::paths::{self, Point};
-use teal_command::say::{plain, quoted, say};
+use teal_command::paths::{self, MountPointState};
+use teal_command::say::{escape_control, say, shell_quoted};
 use teal_env::{Clock, SystemClock};
 use teal_types::ReplicaNo;
 
-/// Where servers listen unless told otherwise.
+/// The port of a server unless another one is named.
 pub(crate) const PORT: u16 = 4717;
 /// Enrolling takes one request.
 const ENROLMENT: Duration = Duration::from_secs(20);
 
 /// Runs `teal serve`.
-pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
-    let dir = paths::point(args.dir.clone())?;
+pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
+    let dir = paths::mount_point_for(args.dir.clone())?;
     if let Some(replica) = args.revoke {
-        return revoke(&dir, ReplicaNo::new(replica), args.yes);
+        return shut_out(&dir, ReplicaNo::new(replica), args.yes);
     }
     if let Some(replica) = args.readmit {
         return readmit(&dir, ReplicaNo::new(replica));
@@ -35,7 +35,7 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
     let mounted = mounted_on(&dir)?;
     let store = match &mounted {
         Some(status) => store_of(status, args)?,
-        None => paths::place(Some(&dir), args.store.as_deref())?.1,
+        None => paths::mount_and_store(Some(&dir), args.store.as_deref())?.1,
     };
     if args.size.is_some() && store.exists() {
         bail!(
@@ -43,8 +43,9 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
             store.display()
         );
     }
-    let known = replica::setting(&store)?;
-    if let Some(Setting::Joined { address, .. }) = &known {
+    // The setting tells if the volume has a server already.
+    let known = replica::load_setting(&store)?;
+    if let Some(ReplicaSetting::Joined { address, .. }) = &known {
         bail!(
             "{} belongs to the server at {address}; a volume has one server",
             store.display()
@@ -53,14 +54,15 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
     let own = mounted
         .as_ref()
         .and_then(|status| status.upstream.as_ref()?.served.clone());
-    if let Some(Setting::Served { listen, .. }) = &known
+    // A volume that is served on the wanted address needs no new start, only a new token.
+    if let Some(ReplicaSetting::Served { listen, .. }) = &known
         && own.is_some()
         && args.listen.as_ref().is_none_or(|new| new == listen)
     {
-        return tell(&dir);
+        return print_invitation(&dir);
     }
     if mounted.is_none() {
-        launch::prepare(&dir, &store)?;
+        launch::check_mount_point(&dir, &store)?;
     }
     let mut made = Rollback::default();
     let fresh = if store.exists() {
@@ -68,7 +70,7 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
     } else {
         Some(up::make_store(&store, args.size, &dir, &mut made)?)
     };
-    let setting = prepare(
+    let setting = prepare_server(
         args,
         (&store, &dir),
         known.as_ref(),
@@ -76,26 +78,28 @@ pub(crate) fn serve(args: &Serve) -> Result<ExitCode> {
         &mut made,
     )?;
     let code = match mounted {
-        Some(status) => restart(args, &status, (known, &setting), made)?,
+        Some(status) => remount_with_server(args, &status, (known, &setting), made)?,
         None => {
+            // The setting is written before the mount, because the daemon reads it.
             made.setting_changes(&store, known);
-            replica::keep(&store, &setting)?;
+            replica::save_setting(&store, &setting)?;
             up::bring_up(mount_of(&store, &dir, args.foreground), made)?
         }
     };
+    // In the foreground the mount has ended by now, so there is nothing to tell.
     if !args.foreground {
         if let Some(size) = fresh {
             up::say_made(&store, size);
         }
-        tell(&dir)?;
+        print_invitation(&dir)?;
     }
     Ok(code)
 }
 
-/// A mount without options.
-fn mount_of(store: &Path, dir: &Path, foreground: bool) -> Mount {
+/// Returns a mount without options.
+fn mount_of(store: &Path, dir: &Path, foreground: bool) -> MountArgs {
     let (path, dir) = (store.to_owned(), dir.to_owned());
-    Mount {
+    MountArgs {
         path,
         dir,
         options: Vec::new(),
@@ -106,41 +110,45 @@ fn mount_of(store: &Path, dir: &Path, foreground: bool) -> Mount {
 }
 
 /// Returns what the daemon of a mount says of itself; `None` when nothing is mounted there.
-fn mounted_on(dir: &Path) -> Result<Option<Status>> {
-    if paths::look_at(dir)? != Point::Mounted {
+fn mounted_on(dir: &Path) -> Result<Option<MountStatus>> {
+    // Nothing is asked where nothing is mounted.
+    if paths::inspect_mount_point(dir)? != MountPointState::Mounted {
         return Ok(None);
     }
-    match control::ask(dir, &Ask::Status)? {
-        Some(Answer::Status(status)) => Ok(Some(*status)),
-        _ => Err(nothing_on(dir).context(format!("cannot serve {}", dir.display()))),
+    match control::ask(dir, &ControlRequest::Status)? {
+        Some(ControlAnswer::Status(status)) => Ok(Some(*status)),
+        _ => Err(no_daemon_error(dir).context(format!("cannot serve {}", dir.display()))),
     }
 }
 
-/// The store that is mounted: that one is served, and no other.
-fn store_of(status: &Status, args: &Serve) -> Result<PathBuf> {
+/// Returns the store that is mounted and writable, which is the only one that can be served there.
+fn store_of(status: &MountStatus, args: &ServeArgs) -> Result<PathBuf> {
     let identity = |path: &Path| {
         std::fs::metadata(path)
             .map(|meta| (meta.dev(), meta.ino()))
             .ok()
     };
     if let Some(named) = &args.store {
-        let named = paths::absolute(named)?;
+        let named = paths::absolute_path(named)?;
+        // Two paths may name one file, so the files are compared.
         let is_same = named == status.store
             || identity(&named).is_some_and(|id| Some(id) == identity(&status.store));
         if !is_same {
             bail!(
-                "{} is mounted with the store {}, not with {}; leave --store out to serve what is mounted, or unmount it \
+                "{} is mounted with the store {}, not with {}; leave --store out to serve what is \
+                 mounted, or unmount it \
                  first: teal down {}",
                 status.mount_point.display(),
                 status.store.display(),
                 named.display(),
-                quoted(&status.mount_point.to_string_lossy())
+                shell_quoted(&status.mount_point.to_string_lossy())
             );
         }
     }
     if status.read_only {
         bail!(
-            "{} is mounted read-only, and a served volume is written to; unmount it and mount it without `ro`",
+            "{} is mounted read-only, and a served volume is written to; unmount it and mount it \
+             without `ro`",
             status.mount_point.display()
         );
     }
@@ -148,14 +156,14 @@ fn store_of(status: &Status, args: &Serve) -> Result<PathBuf> {
 }
 
 /// Mounts a volume again with its server. When that fails, it is mounted again as it was.
-fn restart(
-    args: &Serve,
-    status: &Status,
-    (before, setting): (Option<Setting>, &Setting),
+fn remount_with_server(
+    args: &ServeArgs,
+    status: &MountStatus,
+    (before, setting): (Option<ReplicaSetting>, &ReplicaSetting),
     mut made: Rollback,
 ) -> Result<ExitCode> {
     let (store, dir) = (&status.store, &status.mount_point);
-    let as_it_was = |foreground| Mount {
+    let as_it_was = |foreground| MountArgs {
         path: store.clone(),
         dir: dir.clone(),
         options: status.options.clone(),
@@ -166,10 +174,12 @@ fn restart(
     // Files that are open there refuse this; nothing has changed then.
     control::ask_down(dir)?;
     let unmounted = as_it_was(false);
+    // This is undone last: the store is mounted as it was after its old setting is back.
     made.undo_last(move || launch::mount(unmounted, Rollback::default()).map(drop));
     made.setting_changes(store, before);
-    replica::keep(store, setting)?;
+    replica::save_setting(store, setting)?;
     let done = launch::mount(as_it_was(args.foreground), made);
+    // The error tells the state of the mount, because that decides what to do next.
     done.map_err(|error| match mounted_on(dir) {
         Ok(Some(_)) => error.context(format!(
             "{} is not served, and mounted as it was",
@@ -184,9 +194,11 @@ fn restart(
     })
 }
 
-/// Refuses an address at which nobody can listen. That of this volume's own server is free as soon
-/// as it ends.
+/// Refuses an address on which this machine cannot listen. The address of this volume's own server
+/// counts as free, because that server ends first.
 fn check_address(listen: &str, own: Option<&str>) -> Result<()> {
+    // Only the ports are compared, because a server on all addresses occupies its port on each of
+    // them.
     let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
     if own.is_some_and(|own| port(own) == port(listen)) {
         return Ok(());
@@ -194,35 +206,27 @@ fn check_address(listen: &str, own: Option<&str>) -> Result<()> {
     serving::bind(listen).map(drop)
 }
 
-/// Makes the server's data and the volume in it, if the volume is not served yet; what is to be
-/// written down beside the store.
-fn prepare(
-    args: &Serve,
+/// Makes the server's data and the volume in it, if the volume is not served yet. Returns the
+/// setting that is to be saved beside the store.
+fn prepare_server(
+    args: &ServeArgs,
     (store, dir): (&Path, &Path),
-    known: Option<&Setting>,
+    known: Option<&ReplicaSetting>,
     own: Option<&str>,
     made: &mut Rollback,
-) -> Result<Setting> {
-    if let Some(Setting::Served {
+) -> Result<ReplicaSetting> {
+    // The volume was served before, so only its address can change.
+    if let Some(ReplicaSetting::Served {
         data,
         volume,
         device,
         listen,
     }) = known
     {
-        if args
-            .data
-            .as_ref()
-            .is_some_and(|new| paths::absolute(new).is_ok_and(|new| new != *data))
-        {
-            bail!(
-                "the server's data is in {}; move it with its volume unmounted, and correct replica.toml",
-                data.display()
-            );
-        }
+        check_data_stays(args, data)?;
         let listen = args.listen.as_ref().unwrap_or(listen).clone();
         check_address(&listen, own)?;
-        return Ok(Setting::Served {
+        return Ok(ReplicaSetting::Served {
             listen,
             data: data.clone(),
             volume: volume.clone(),
@@ -236,31 +240,24 @@ fn prepare(
         .unwrap_or_else(|| format!("0.0.0.0:{PORT}"));
     check_address(&listen, own)?;
     let data = match &args.data {
-        Some(data) => paths::absolute(data)?,
+        Some(data) => paths::absolute_path(data)?,
         None => {
-            made.make_private_tree(&replica::beside(store)?)?;
-            replica::beside(store)?.join("server")
+            made.make_private_tree(&replica::directory_beside(store)?)?;
+            replica::directory_beside(store)?.join("server")
         }
     };
+    debug_assert!(data.is_absolute(), "the setting outlives this directory");
     if data.exists() {
         // Refused before anything is changed.
         private::enforce_server_data(&data)?;
     }
     made.make_private_tree(&data)?;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(data.join("chunks"))
-        .with_context(|| data.display().to_string())?;
-    let _private = private::PrivateFiles::begin();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let runtime = replica::runtime()?;
-    let server = serving::open(runtime.handle(), &data, &clock)?;
+    // The mount point's name becomes the volume's label.
     let label = dir
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let volume = format!("{:08x}", server.create_volume(&label)?.get());
-    Ok(Setting::Served {
+    let volume = create_served_volume(&data, &label)?;
+    Ok(ReplicaSetting::Served {
         listen,
         data,
         volume,
@@ -268,14 +265,45 @@ fn prepare(
     })
 }
 
+/// Refuses another place for the data of a server that exists.
+fn check_data_stays(args: &ServeArgs, data: &Path) -> Result<()> {
+    let Some(named) = &args.data else {
+        return Ok(());
+    };
+    if paths::absolute_path(named).is_ok_and(|named| named != *data) {
+        bail!(
+            "the server's data is in {}; move it with its volume unmounted, and correct \
+             replica.toml",
+            data.display()
+        );
+    }
+    Ok(())
+}
+
+/// Makes the two stores of a server in `data`, and a volume in them. Returns the number of the
+/// volume in hexadecimal digits.
+fn create_served_volume(data: &Path, label: &str) -> Result<String> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data.join("chunks"))
+        .with_context(|| data.display().to_string())?;
+    // The files of the new database are private from the start.
+    let _private = private::PrivateFiles::begin();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let runtime = replica::build_runtime()?;
+    let server = serving::open_server(runtime.handle(), data, &clock)?;
+    Ok(format!("{:08x}", server.create_volume(label)?.get()))
+}
+
 /// Prints how others join.
-fn tell(dir: &Path) -> Result<ExitCode> {
-    let Some(Answer::Token {
+fn print_invitation(dir: &Path) -> Result<ExitCode> {
+    let Some(ControlAnswer::Token {
         token,
         address,
         fingerprint,
         minutes,
-    }) = control::ask(dir, &Ask::Token)?
+    }) = control::ask(dir, &ControlRequest::Token)?
     else {
         bail!(
             "the volume on {} is not served; see `teal status`",
@@ -283,6 +311,7 @@ fn tell(dir: &Path) -> Result<ExitCode> {
         );
     };
     let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+    // The usual port need not be typed.
     let port = if port == PORT.to_string() {
         String::new()
     } else {
@@ -292,20 +321,21 @@ fn tell(dir: &Path) -> Result<ExitCode> {
         "{} is served on {address}, fingerprint {fingerprint}",
         dir.display()
     );
-    say!("on another machine, once and within {minutes} minutes:");
+    say!("run this on another machine, once and within {minutes} minutes:");
     say!("  teal join HOST{port} --token {token}");
     Ok(ExitCode::SUCCESS)
 }
 
-/// The machine of this number, as the server on `dir` sees it.
-fn machine(dir: &Path, replica: ReplicaNo) -> Result<MachineShown> {
-    let status = match control::ask(dir, &Ask::Status)? {
-        Some(Answer::Status(status)) => status,
+/// Returns the machine of this number, as the server on `dir` sees it.
+fn find_machine(dir: &Path, replica: ReplicaNo) -> Result<MachineShown> {
+    let status = match control::ask(dir, &ControlRequest::Status)? {
+        Some(ControlAnswer::Status(status)) => status,
         _ => bail!(
             "nothing is mounted on {}; `teal up` mounts it",
             dir.display()
         ),
     };
+    // Only the machine that serves the volume knows the others.
     let upstream = status.upstream.filter(|upstream| upstream.served.is_some());
     let machines = upstream
         .with_context(|| format!("nothing is served on {}", dir.display()))?
@@ -321,9 +351,10 @@ fn machine(dir: &Path, replica: ReplicaNo) -> Result<MachineShown> {
         })
 }
 
-fn revoke(dir: &Path, replica: ReplicaNo, is_sure: bool) -> Result<ExitCode> {
-    let machine = machine(dir, replica)?;
-    let name = format!("machine {replica} \"{}\"", plain(&machine.device));
+fn shut_out(dir: &Path, replica: ReplicaNo, is_sure: bool) -> Result<ExitCode> {
+    let machine = find_machine(dir, replica)?;
+    let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
+    // The serving machine cannot shut itself out.
     if machine.local {
         bail!("{name} is this machine, which serves the volume: it cannot be shut out");
     }
@@ -333,10 +364,11 @@ fn revoke(dir: &Path, replica: ReplicaNo, is_sure: bool) -> Result<ExitCode> {
     if !is_sure && !is_confirmed(&name, replica)? {
         bail!("{name} was not shut out");
     }
-    match control::ask(dir, &Ask::Revoke { replica })? {
-        Some(Answer::Done) => {
+    match control::ask(dir, &ControlRequest::Revoke { replica })? {
+        Some(ControlAnswer::Done) => {
             say!(
-                "{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` lets it in again"
+                "{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` \
+                 lets it in again"
             );
         }
         _ => bail!("nothing is served on {}", dir.display()),
@@ -347,25 +379,29 @@ fn revoke(dir: &Path, replica: ReplicaNo, is_sure: bool) -> Result<ExitCode> {
 /// Asks the person at the terminal.
 fn is_confirmed(name: &str, replica: ReplicaNo) -> Result<bool> {
     let stdin = std::io::stdin();
+    // A script has to say that it means it.
     if !stdin.is_terminal() {
         bail!(
-            "{name} would be shut out, and there is no terminal to ask: say `teal serve --revoke {replica} --yes`"
+            "{name} would be shut out, and there is no terminal to ask: \
+             say `teal serve --revoke {replica} --yes`"
         );
     }
     say!("shut out {name}? What it has not sent yet stays with it alone [y/N]");
     let mut line = String::new();
-    stdin.read_line(&mut line).context("the answer")?;
+    stdin
+        .read_line(&mut line)
+        .context("your answer cannot be read")?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 fn readmit(dir: &Path, replica: ReplicaNo) -> Result<ExitCode> {
-    let machine = machine(dir, replica)?;
-    let name = format!("machine {replica} \"{}\"", plain(&machine.device));
+    let machine = find_machine(dir, replica)?;
+    let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
     if !machine.revoked {
         bail!("{name} is not shut out");
     }
-    match control::ask(dir, &Ask::Readmit { replica })? {
-        Some(Answer::Done) => {
+    match control::ask(dir, &ControlRequest::Readmit { replica })? {
+        Some(ControlAnswer::Done) => {
             say!("{name} is let in again; it connects by itself within half a minute")
         }
         _ => bail!("nothing is served on {}", dir.display()),
@@ -373,13 +409,30 @@ fn readmit(dir: &Path, replica: ReplicaNo) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns the address of a server from what a person has typed: a host, with or without a port.
+fn server_address(host: &str) -> String {
+    // A bare IPv6 address has colons and no port; with a port it stands in brackets.
+    let has_port = host.rsplit_once(':').is_some_and(|(name, port)| {
+        port.parse::<u16>().is_ok() && (!name.contains(':') || name.ends_with(']'))
+    });
+    if has_port {
+        host.to_owned()
+    } else if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]:{PORT}")
+    } else {
+        format!("{host}:{PORT}")
+    }
+}
+
 /// Runs `teal join`.
-pub(crate) fn join(args: &Join) -> Result<ExitCode> {
-    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
-    launch::prepare(&dir, &store)?;
+pub(crate) fn join_volume(args: &JoinArgs) -> Result<ExitCode> {
+    let (dir, store) = paths::mount_and_store(args.dir.as_deref(), args.store.as_deref())?;
+    launch::check_mount_point(&dir, &store)?;
+    // A store that exists belongs to another volume.
     if store.exists() {
         bail!(
-            "{} exists already: `teal up {}` mounts it; to join with a new one, name it with --store",
+            "{} exists already: `teal up {}` mounts it; to join with a new one, name it with \
+             --store",
             store.display(),
             dir.display()
         );
@@ -388,20 +441,15 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
         "the token is not whole: it is the long word that `teal serve` prints, with a dot in it"
             .to_owned()
     })?;
-    let fingerprint = fingerprint.parse().context("the end of the token")?;
-    let address = if args.host.rsplit_once(':').is_some_and(|(host, port)| {
-        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
-    }) {
-        args.host.clone()
-    } else if args.host.contains(':') && !args.host.starts_with('[') {
-        format!("[{}]:{PORT}", args.host)
-    } else {
-        format!("{}:{PORT}", args.host)
-    };
+    let fingerprint = fingerprint
+        .parse()
+        .context("the end of the token is wrong")?;
+    let address = server_address(&args.host);
     let device = replica::device_name(args.device.as_deref())?;
+    // All that is made from here on is taken back unless the server takes this machine in.
     let mut made = Rollback::default();
     let size = up::make_store(&store, args.size, &dir, &mut made)?;
-    let runtime = replica::runtime()?;
+    let runtime = replica::build_runtime()?;
     let identity = teal_net::enrol(
         runtime.handle(),
         &address,
@@ -410,10 +458,11 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
         &device,
         ENROLMENT,
     )?;
+    // Its threads are not needed any more: the daemon is another process.
     drop(runtime);
-    replica::keep(
+    replica::save_setting(
         &store,
-        &Setting::Joined {
+        &ReplicaSetting::Joined {
             address: address.clone(),
             device,
         },
@@ -426,8 +475,9 @@ pub(crate) fn join(args: &Join) -> Result<ExitCode> {
     identity.save(&kept)?;
     // The token is used up: from here on this machine is known to the server, and `teal up` tries
     // again.
-    made.keep();
+    made.keep_changes();
     up::say_made(&store, size);
+    // A failure from here on leaves the joined store in place.
     let code = up::bring_up(mount_of(&store, &dir, args.foreground), Rollback::default())?;
     if !args.foreground {
         say!(

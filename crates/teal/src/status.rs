@@ -1,25 +1,27 @@
 //! `teal status` and `teal down`.
 
-use crate::control::{self, Answer, Ask, Ended, Status, Unsent, UpstreamShown};
-use crate::mounts::nothing_on;
+use crate::control::{
+    self, ControlAnswer, ControlRequest, MountStatus, UnmountReport, UnsentChanges, UpstreamShown,
+};
+use crate::mounts::no_daemon_error;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use teal_command::paths::{self, Point};
-use teal_command::say::{count as so_many, plain, quoted, say, shown};
-use teal_command::size::human;
+use teal_command::paths::{self, MountPointState};
+use teal_command::say::{count_noun as so_many, escape_control, say, shell_quoted, shown_path};
+use teal_command::size::human_size;
 
 /// Shows one mount or all.
-pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
+pub(crate) fn show_statuses(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
     let found = match &dir {
         Some(dir) => {
-            let dir = paths::absolute(dir)?;
-            match control::ask(&dir, &Ask::Status)? {
-                Some(Answer::Status(status)) => vec![*status],
-                _ => return Err(nothing_on(&dir)),
+            let dir = paths::absolute_path(dir)?;
+            match control::ask(&dir, &ControlRequest::Status)? {
+                Some(ControlAnswer::Status(status)) => vec![*status],
+                _ => return Err(no_daemon_error(&dir)),
             }
         }
-        None => control::all()?,
+        None => control::all_statuses()?,
     };
     if json {
         say!("{}", serde_json::to_string_pretty(&found)?);
@@ -28,47 +30,50 @@ pub(crate) fn status(dir: Option<PathBuf>, json: bool) -> Result<ExitCode> {
     }
     if !json {
         for status in &found {
-            show(status);
+            show_mount(status);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(s: &Status) {
+fn show_mount(s: &MountStatus) {
     let label = if s.label.is_empty() {
         String::new()
     } else {
         format!(" \"{}\"", s.label)
     };
-    say!("{}{label}", shown(&s.mount_point));
+    say!("{}{label}", shown_path(&s.mount_point));
     say!(
         "  store    {} ({}, process {})",
-        shown(&s.store),
+        shown_path(&s.store),
         s.uuid,
         s.pid
     );
     say!(
         "  space    {} used, {} free of {}; {}",
-        human(s.live_bytes),
-        human(s.free_bytes),
-        human(s.total_bytes),
+        human_size(s.live_bytes),
+        human_size(s.free_bytes),
+        human_size(s.total_bytes),
         so_many(s.objects, "object")
     );
     if s.host_lacks_bytes > 0 {
         say!(
             "           the disk under the store is too full for the other {}",
-            human(s.host_lacks_bytes)
+            human_size(s.host_lacks_bytes)
         );
     }
+    // The worst of the states is shown.
     let state = match (s.failed, s.read_only, s.uncommitted) {
         (true, _, _) => {
-            "FAILED: the disk refused a write; what was synced before is safe. Unmount, check the disk, mount again"
+            "FAILED: the disk refused a write; what was synced before is safe. Unmount, \
+             check the disk, mount again"
         }
         (_, true, _) => "read-only",
         (_, _, true) => "changes of the last seconds are on their way to the disk",
         _ => "everything is on the disk",
     };
     say!("  state    {state}");
+    // Programs may rely on sync(2), so a volume that it does not reach says so.
     if !s.syncfs && !s.read_only {
         say!("  sync     sync(2) and syncfs(2) do not reach this volume; fsync(2) does");
     }
@@ -76,6 +81,7 @@ fn show(s: &Status) {
         say!("  kernel   requests come over io_uring");
     }
     if let Some(r) = &s.recording {
+        // A recording that has ended well needs no line.
         match (&r.failure, r.ended) {
             (Some(why), _) => say!("  record   to {} ended early: {why}", r.file.display()),
             (None, false) => say!(
@@ -90,26 +96,27 @@ fn show(s: &Status) {
         (Some(upstream), _) => show_upstream(upstream),
         (None, Some(why)) => say!(
             "  safe?    UNKNOWN: what only this machine has cannot be read: {}",
-            plain(why)
+            escape_control(why)
         ),
         (None, None) => {
+            // A volume without a server has no copy, which a person has to know.
             say!("  devices  the volume has no server: this store is the only copy of it")
         }
     }
     for drive in &s.drives {
-        let (name, place) = (plain(&drive.name), plain(&drive.place));
+        let (name, place) = (escape_control(&drive.name), escape_control(&drive.place));
         match drive.queued {
             0 => say!("  drive    {name}, in {place}"),
             queued => say!(
                 "  drive    {name}, in {place}; {} to be copied to it",
-                waiting(queued)
+                waiting_objects(queued)
             ),
         }
     }
 }
 
-/// `1 object waits`, `2 objects wait`.
-pub(crate) fn waiting(objects: u64) -> String {
+/// Returns the words for objects that wait: `1 object waits`, `2 objects wait`.
+pub(crate) fn waiting_objects(objects: u64) -> String {
     format!(
         "{} wait{}",
         so_many(objects, "object"),
@@ -117,6 +124,20 @@ pub(crate) fn waiting(objects: u64) -> String {
     )
 }
 
+/// Shows the first files that cannot be sent or installed, and the number of the others.
+fn show_stuck_files(u: &UpstreamShown) {
+    for stuck in &u.stuck_files {
+        let path = escape_control(&stuck.path);
+        let why = escape_control(&stuck.why);
+        say!("  stuck    {path} ({}): {why}", stuck.way);
+    }
+    let others = u.stuck_count.saturating_sub(u.stuck_files.len());
+    if others > 0 {
+        say!("           and {others} more");
+    }
+}
+
+/// Shows the state of a mount towards its server, and the server itself if it is in this process.
 fn show_upstream(u: &UpstreamShown) {
     match (&u.served, &u.trouble) {
         (Some(address), None) => say!("  server   in this process, listening on {address}"),
@@ -126,6 +147,7 @@ fn show_upstream(u: &UpstreamShown) {
             u.seen
         ),
         (_, Some(why)) if u.denied => {
+            // The line itself says that the server refuses.
             let why = why.strip_prefix("the server refuses: ").unwrap_or(why);
             say!("  server   REFUSES this machine: {why}");
         }
@@ -134,21 +156,9 @@ fn show_upstream(u: &UpstreamShown) {
     if let Some(why) = &u.stuck {
         say!("           and does not take changes: {why}");
     }
-    for stuck in &u.stuck_files {
-        say!(
-            "  stuck    {} ({}): {}",
-            plain(&stuck.path),
-            stuck.way,
-            plain(&stuck.why)
-        );
-    }
-    if u.stuck_count > u.stuck_files.len() {
-        say!(
-            "           and {} more",
-            u.stuck_count - u.stuck_files.len()
-        );
-    }
+    show_stuck_files(u);
     for m in &u.machines {
+        // The first state that applies is shown.
         let live = match (m.local, m.revoked, m.connected) {
             (true, _, _) => "this machine".to_owned(),
             (_, true, _) => "shut out".to_owned(),
@@ -169,9 +179,13 @@ fn show_upstream(u: &UpstreamShown) {
                 .find(|(known, _)| known == name)
                 .map_or(0, |(_, count)| *count)
         };
-        let (came, went) = (human(count("received_bytes")), human(count("sent_bytes")));
+        let (came, went) = (
+            human_size(count("received_bytes")),
+            human_size(count("sent_bytes")),
+        );
         say!(
-            "  served   {} commits of {} operations with {} conflicts; {came} of content came, {went} went",
+            "  served   {} commits of {} operations with {} conflicts; {came} of content came, \
+             {went} went",
             count("commits"),
             count("ops"),
             count("conflicts")
@@ -189,6 +203,7 @@ fn show_upstream(u: &UpstreamShown) {
 
 /// Says whether the server has everything, and what it lacks.
 fn show_safety(u: &UpstreamShown) {
+    // The server's data may be on this machine: then both copies are lost with it.
     let (place, means) = match u.served {
         Some(_) => (
             "the server's own store",
@@ -196,18 +211,21 @@ fn show_safety(u: &UpstreamShown) {
         ),
         None => ("the server", "this machine may be unplugged or lost"),
     };
+    // The most urgent of the answers that fit is shown.
     if u.announcing {
         say!("  safe?    NO: the volume is still on its way to {place}");
     } else if u.only_here > 0 && u.denied {
         let are = if u.only_here == 1 { "is" } else { "are" };
         say!(
-            "  safe?    NO: {} ({}) {are} only here, and the server takes nothing from this machine",
+            "  safe?    NO: {} ({}) {are} only here, and the server takes nothing from this \
+             machine",
             so_many(u.only_here, "object"),
-            human(u.only_here_bytes)
+            human_size(u.only_here_bytes)
         );
     } else if u.denied {
         say!(
-            "  safe?    unknown: the server had taken all changes of this machine, and does not answer it any more"
+            "  safe?    unknown: the server had taken all changes of this machine, and does not \
+             answer it any more"
         );
     } else if u.only_here > 0 {
         let (are, them) = if u.only_here == 1 {
@@ -218,7 +236,7 @@ fn show_safety(u: &UpstreamShown) {
         say!(
             "  safe?    NO: {} ({}) {are} only here; `teal flush` sends {them}",
             so_many(u.only_here, "object"),
-            human(u.only_here_bytes)
+            human_size(u.only_here_bytes)
         );
     } else if u.stuck_count > 0 {
         say!(
@@ -232,66 +250,78 @@ fn show_safety(u: &UpstreamShown) {
 }
 
 /// Unmounts and waits until everything is on the disk.
-pub(crate) fn down(dir: Option<PathBuf>) -> Result<ExitCode> {
-    let dir = paths::point(dir)?;
+pub(crate) fn take_down(dir: Option<PathBuf>) -> Result<ExitCode> {
+    let dir = paths::mount_point_for(dir)?;
     match control::ask_down(&dir)? {
-        Some(Answer::Ended { ended }) => say!("{}", ended_words(&dir, &ended)),
+        Some(ControlAnswer::Ended { ended }) => say!("{}", ended_words(&dir, &ended)),
         // A daemon of an earlier version says no more.
-        Some(_) => say!("{} is unmounted; everything is on the disk", shown(&dir)),
-        None => match paths::look_at(&dir)? {
-            Point::Dead => {
-                repair(&dir)?;
+        Some(_) => say!(
+            "{} is unmounted; everything is on the disk",
+            shown_path(&dir)
+        ),
+        // Without a daemon, its dead mount may still be there.
+        None => match paths::inspect_mount_point(&dir)? {
+            MountPointState::Dead => {
+                free_dead_mount_point(&dir)?;
                 say!(
                     "the daemon of {} had been killed; the mount point is free again",
-                    shown(&dir)
+                    shown_path(&dir)
                 );
             }
-            Point::Mounted => bail!(
+            MountPointState::Mounted => bail!(
                 "what is mounted on {} is not TealFS, or belongs to another user",
-                shown(&dir)
+                shown_path(&dir)
             ),
-            _ => bail!("nothing is mounted on {}", shown(&dir)),
+            _ => bail!("nothing is mounted on {}", shown_path(&dir)),
         },
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns what is said of a mount that has ended, and where its content is.
-fn ended_words(dir: &Path, ended: &Ended) -> String {
-    let (point, store) = (quoted(&shown(dir)), quoted(&shown(&ended.store)));
-    let unmounted = format!("{} is unmounted; everything is on the disk", shown(dir));
+fn ended_words(dir: &Path, ended: &UnmountReport) -> String {
+    let (point, store) = (
+        shell_quoted(&shown_path(dir)),
+        shell_quoted(&shown_path(&ended.store)),
+    );
+    let unmounted = format!(
+        "{} is unmounted; everything is on the disk",
+        shown_path(dir)
+    );
+    // The command names the store, which need not be the usual one.
     let again = format!("to send it: teal up {point} --store {store}; teal flush {point}");
     match &ended.unsent {
-        Unsent::NoServer => {
+        UnsentChanges::NoServer => {
             format!("{unmounted}, in {store}, and nowhere else: the volume has no server")
         }
-        Unsent::Nothing if ended.served => {
+        UnsentChanges::Nothing if ended.served => {
             format!(
-                "{unmounted}, and the server's own store on this machine has all of it: back that up"
+                "{unmounted}, and the server's own store on this machine has all of it: \
+                 back that up"
             )
         }
-        Unsent::Nothing => format!("{unmounted}, and the server has all of it"),
-        Unsent::Announcing => {
+        UnsentChanges::Nothing => format!("{unmounted}, and the server has all of it"),
+        UnsentChanges::Announcing => {
             format!("{unmounted}, but the server has not been told of all of it; {again}")
         }
-        Unsent::Some { objects, bytes } => {
+        UnsentChanges::Some { objects, bytes } => {
             let are = if *objects == 1 { "is" } else { "are" };
             format!(
                 "{unmounted}, but {} ({}) {are} only there; {again}",
                 so_many(*objects, "object"),
-                human(*bytes)
+                human_size(*bytes)
             )
         }
-        Unsent::Unknown { why } => {
+        UnsentChanges::Unknown { why } => {
             format!(
                 "{unmounted}, but what the server lacks of it cannot be read ({}); {again}",
-                plain(why)
+                escape_control(why)
             )
         }
     }
 }
 
 /// Takes away the mount of a daemon that is gone.
-pub(crate) fn repair(dir: &Path) -> Result<()> {
+pub(crate) fn free_dead_mount_point(dir: &Path) -> Result<()> {
     teal_fuse::detach_dead(dir).map_err(|e| anyhow::anyhow!("{}: {e}", dir.display()))
 }

@@ -1,23 +1,23 @@
 //! `teal up`: from nothing to a mounted tree in one command.
 
-use crate::cli::{Mount, Up};
+use crate::cli::{MountArgs, UpArgs};
 use crate::rollback::Rollback;
 use crate::{launch, mkfs};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
-use teal_command::paths::{self, Point};
+use teal_command::paths::{self, MountPointState};
 use teal_command::say::say;
-use teal_command::size::human;
+use teal_command::size::human_size;
 use teal_log::SMALLEST_STORE;
 
 /// The largest store made without being asked for a size.
 const LARGEST_DEFAULT: u64 = 1 << 40;
 
 /// Runs the command.
-pub(crate) fn up(args: &Up) -> Result<ExitCode> {
-    let (dir, store) = paths::place(args.dir.as_deref(), args.store.as_deref())?;
-    let was_dead = launch::prepare(&dir, &store)?;
+pub(crate) fn mount_or_begin(args: &UpArgs) -> Result<ExitCode> {
+    let (dir, store) = paths::mount_and_store(args.dir.as_deref(), args.store.as_deref())?;
+    let was_dead = launch::check_mount_point(&dir, &store)?;
     let mut made = Rollback::default();
     let fresh = !store.exists();
     let size = if fresh {
@@ -30,7 +30,7 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
     } else {
         None
     };
-    let mount = Mount {
+    let mount = MountArgs {
         path: store.clone(),
         dir: dir.clone(),
         options: Vec::new(),
@@ -39,6 +39,7 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
         take_over: args.take_over,
     };
     let code = bring_up(mount, made)?;
+    // In the foreground the mount has ended by now.
     if args.foreground {
         return Ok(code);
     }
@@ -61,18 +62,18 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
         say!("try next:");
         let (dir, store) = (dir.display(), store.display());
         for (command, why) in [
-            (format!("cp -r ~/some/files {dir}"), "put something in"),
+            (format!("cp -r ~/some/files {dir}"), "puts something in"),
             (
                 "teal status".to_owned(),
-                "how full, and is everything on the disk?",
+                "shows how full it is, and whether everything is on the disk",
             ),
             (
                 format!("teal down {dir}"),
-                "unmount; `teal up` brings everything back",
+                "unmounts it; `teal up` brings everything back",
             ),
             (
                 format!("teal check {store}"),
-                "verify every block, while it is down",
+                "verifies every block, while it is unmounted",
             ),
         ] {
             say!("  {command}\n      {why}");
@@ -83,9 +84,9 @@ pub(crate) fn up(args: &Up) -> Result<ExitCode> {
 
 /// Mounts a store, on a directory that is made if it is missing; what was made is taken back when
 /// that fails.
-pub(crate) fn bring_up(mount: Mount, mut made: Rollback) -> Result<ExitCode> {
-    // A mount point whose daemon has died cannot be looked into, and is not missing.
-    if paths::look_at(&mount.dir)? == Point::Missing {
+pub(crate) fn bring_up(mount: MountArgs, mut made: Rollback) -> Result<ExitCode> {
+    // A mount point with a dead daemon cannot be looked into, and is not missing.
+    if paths::inspect_mount_point(&mount.dir)? == MountPointState::Missing {
         std::fs::create_dir(&mount.dir).with_context(|| {
             format!(
                 "cannot make the mount point {}: choose another place",
@@ -105,20 +106,24 @@ pub(crate) fn make_store(
     made: &mut Rollback,
 ) -> Result<u64> {
     let parent = store.parent().unwrap_or(Path::new("/"));
+    // Made first, because the free space is that of its file system.
+    debug_assert!(store.is_absolute(), "the daemon runs in the root directory");
     made.make_dirs(parent)?;
     let size = match size {
         Some(size) => size,
         None => {
             let host = rustix::fs::statvfs(parent).with_context(|| parent.display().to_string())?;
             let free = host.f_bavail * host.f_frsize;
+            // A fifth of the free space is left to others; a store has whole MiB.
             let size = (free / 5 * 4).min(LARGEST_DEFAULT) >> 20 << 20;
             if size < SMALLEST_STORE {
                 bail!(
-                    "{} has {} free, of which a new store takes at most four fifths, and a store needs at least {}; \
+                    "{} has {} free, of which a new store takes at most four fifths, and a store \
+                     needs at least {}; \
                      name another place with --store",
                     parent.display(),
-                    human(free),
-                    human(SMALLEST_STORE)
+                    human_size(free),
+                    human_size(SMALLEST_STORE)
                 );
             }
             size
@@ -127,11 +132,16 @@ pub(crate) fn make_store(
     let label = dir
         .file_name()
         .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    // The superblock has 64 bytes for a label, which is cut between characters.
     let mut cut = label.len().min(64);
     while !label.is_char_boundary(cut) {
         cut -= 1;
     }
-    mkfs::make(store, Some(size), &label[..cut], false)?;
+    debug_assert!(
+        cut <= 64 && label.is_char_boundary(cut),
+        "the label is text and fits"
+    );
+    mkfs::create_store(store, Some(size), &label[..cut], false)?;
     made.made_file(store);
     Ok(size)
 }
@@ -139,8 +149,8 @@ pub(crate) fn make_store(
 /// Says what [`make_store`] has made.
 pub(crate) fn say_made(store: &Path, size: u64) {
     say!(
-        "made a store of up to {} in {} (space is taken as it is used)",
-        human(size),
+        "a new store of up to {} is in {}; it takes space only as it is used",
+        human_size(size),
         store.display()
     );
 }

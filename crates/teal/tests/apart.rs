@@ -23,7 +23,7 @@ const NAS: usize = 0;
 const LAPTOP: usize = 1;
 const DIRS: [&str; 2] = ["of the nas", "of the laptop"];
 
-/// What a machine has flushed of one file, version by version.
+/// The content that a machine has flushed of one file, version by version.
 #[derive(Default)]
 struct Ledger {
     flushed: Vec<u64>,
@@ -60,7 +60,7 @@ impl Ledger {
         let mut versions = history.versions(object).into_iter();
         for seed in &self.flushed {
             let bytes = Self::bytes(*seed);
-            let is_it = |version: &teal_types::Version, seq| {
+            let is_it = |version: &teal_types::ObjectVersion, seq| {
                 let value = seed.to_string().into_bytes();
                 version.size == bytes.len() as u64
                     && version.xattrs.contains(&(b"user.seed".to_vec(), value))
@@ -112,14 +112,14 @@ fn builds_go_on_over_kills_of_either_machine_and_every_flushed_version_is_kept()
     drop(work);
     let [nas, laptop] = &both;
     converge(nas, laptop);
-    // What was half built can be finished on the other machine.
+    // Work that was half done can be finished on the other machine.
     library.finish(&laptop.path(DIRS[NAS]));
     library.finish(&nas.path(DIRS[LAPTOP]));
     converge(nas, laptop);
     let said = laptop
         .world()
         .teal(&["conflicts", "ls", laptop.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(
         said.contains("no conflicts"),
         "nobody touched what the other did: {said}"
@@ -146,11 +146,11 @@ fn is_unreachable(read: &io::Result<usize>) -> bool {
         .is_err_and(|e| e.raw_os_error() == Some(rustix::io::Errno::HOSTUNREACH.raw_os_error()))
 }
 
-/// How long something takes.
+/// Measures the time that `work` takes.
 fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
-    let before = SystemClock.monotonic();
+    let before = SystemClock.monotonic_time();
     let done = work();
-    (SystemClock.monotonic() - before, done)
+    (SystemClock.monotonic_time() - before, done)
 }
 
 /// Cuts the cable at one end while both work, and looks at what the laptop can do.
@@ -162,8 +162,8 @@ fn cut_off(
     library: &Library,
     time: Duration,
 ) {
-    // Files whose names are known on the laptop, and whose content is not; too large to come along
-    // with another.
+    // Files with names that are known on the laptop, and content that is not; too large to come
+    // along with another.
     let far = format!("far {cut}");
     fs::create_dir(nas.path(&far)).unwrap();
     for n in 0..40 {
@@ -180,18 +180,18 @@ fn cut_off(
     let known = fs::read(laptop.path("here")).unwrap();
     let name = |what: &str| format!("{what} while {cut} was cut off");
     cable.unplug(cut);
-    let began = SystemClock.monotonic();
-    // The first to ask waits until it is clear that nobody answers.
+    let began = SystemClock.monotonic_time();
+    // The first request waits until it is clear that the server does not answer.
     let far = |n: usize| fs::read(laptop.path(format!("{far}/{n}"))).map(|bytes| bytes.len());
     let (waited, first) = timed(|| far(0));
-    // It takes 2 s to notice; before, it took up to 10 s.
+    // The failure is noticed after 2 s; in an earlier version it took up to 10 s.
     assert!(
         is_unreachable(&first) && waited < Duration::from_secs(7),
         "{first:?} after {waited:?}"
     );
     let before = work.each_ref().map(|work| work.rounds());
     let mut n = 0;
-    while SystemClock.monotonic() - began < time {
+    while SystemClock.monotonic_time() - began < time {
         n += 1;
         let (waited, read) = timed(|| far(n % 40));
         assert!(is_unreachable(&read), "{read:?}");

@@ -1,4 +1,4 @@
-//! What belongs to a file besides its content: privileges, attributes at their limits, birth time,
+//! The parts of a file besides its content: privileges, attributes at their limits, birth time,
 //! numbers and handles.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
-use support::{Mounted, Said, behaves_as_below, program, run};
+use support::{Mounted, ProgramOutput, behaves_as_below, find_program, run_program};
 
 const PRIVILEGES: &[support::Script] = &[
     (
@@ -185,15 +185,16 @@ const HANDLES: &str = r#"
     }
 "#;
 
-fn handles(args: &[&str]) -> Said {
+fn handles(args: &[&str]) -> ProgramOutput {
     let mut perl = Command::new("perl");
-    run(perl
-        .args(["-e", HANDLES])
-        .args(args)
-        .env("TEAL_ARCH", std::env::consts::ARCH))
+    run_program(
+        perl.args(["-e", HANDLES])
+            .args(args)
+            .env("TEAL_ARCH", std::env::consts::ARCH),
+    )
 }
 
-/// The kernel forgets names and inodes that nobody uses.
+/// Makes the kernel forget names and inodes that are not in use.
 fn drop_caches(m: &Mounted) {
     let forgets = |m: &Mounted| -> u64 {
         let status = m.status();
@@ -224,10 +225,10 @@ fn a_handle_leads_to_its_file_as_long_as_that_lives() {
     let test = "a_handle_leads_to_its_file_as_long_as_that_lives";
     let is_known = ["x86_64", "aarch64"].contains(&std::env::consts::ARCH);
     if !is_known
-        || program("perl", &[]).is_none()
+        || find_program("perl", &[]).is_none()
         || !Path::new("/proc/sys/vm/drop_caches").exists()
     {
-        return teal_testkit::skip(
+        return teal_testkit::skip_test(
             test,
             "needs perl, and system call numbers that the test knows",
         );
@@ -237,28 +238,40 @@ fn a_handle_leads_to_its_file_as_long_as_that_lives() {
     };
     std::fs::create_dir_all(m.path("a/b")).unwrap();
     std::fs::write(m.path("a/b/file"), "text of the file").unwrap();
-    let take = |m: &Mounted, name: &str| handles(&["take", m.path(name).to_str().unwrap()]).good();
+    let take = |m: &Mounted, name: &str| {
+        handles(&["take", m.path(name).to_str().unwrap()]).expect_success()
+    };
     let open = |m: &Mounted, handle: &str| handles(&["open", m.point().to_str().unwrap(), handle]);
     let (file, dir) = (take(&m, "a/b/file"), take(&m, "a/b"));
     for round in 0..2 {
-        assert!(open(&m, &file).good().contains("text of the file"));
+        assert!(
+            open(&m, &file)
+                .expect_success()
+                .contains("text of the file")
+        );
         drop_caches(&m);
         assert!(
-            open(&m, &file).good().ends_with("text of the file"),
+            open(&m, &file)
+                .expect_success()
+                .ends_with("text of the file"),
             "round {round}"
         );
         drop_caches(&m);
-        let said = open(&m, &dir).good();
+        let said = open(&m, &dir).expect_success();
         assert!(
             said.ends_with("\n. .. file") && said.contains("/a/b\n"),
             "{said}"
         );
-        // The same after a remount: numbers are for ever.
+        // Repeats the comparison after a remount: numbers are for ever.
         m.remount();
     }
     std::fs::rename(m.path("a/b/file"), m.path("moved")).unwrap();
     drop_caches(&m);
-    assert!(open(&m, &file).good().ends_with("text of the file"));
+    assert!(
+        open(&m, &file)
+            .expect_success()
+            .ends_with("text of the file")
+    );
     std::fs::remove_file(m.path("moved")).unwrap();
     std::fs::write(m.path("moved"), "another file").unwrap();
     let stale = open(&m, &file);

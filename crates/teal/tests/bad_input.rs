@@ -8,14 +8,14 @@ mod support;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use support::{
-    Mounted, PrivateMounts, Said, World, digest, has_loop_devices, is_user_able, program, run,
-    shell,
+    Mounted, PrivateMounts, ProgramOutput, World, digest, find_program, has_loop_devices,
+    is_user_able, run_program, shell,
 };
 
 /// The refusal names what it is about and the reason or the way out.
 #[track_caller]
-fn says(said: Said, words: &[&str]) {
-    let line = said.refused();
+fn says(said: ProgramOutput, words: &[&str]) {
+    let line = said.expect_refusal();
     assert!(line.starts_with("teal: "), "{line}");
     for word in words {
         assert!(line.contains(word), "{word:?} is not in: {line}");
@@ -72,7 +72,9 @@ fn mkfs_does_not_overwrite_what_it_knows() {
             &image,
             &[str(&image), what, "--force"],
         );
-        world.teal(&["mkfs", str(&image), "--force"]).good();
+        world
+            .teal(&["mkfs", str(&image), "--force"])
+            .expect_success();
         support::check(&world, &image);
     }
     assert!(seen >= 2, "ext4 and swap at least can be made anywhere");
@@ -130,7 +132,7 @@ fn mkfs_refuses_sizes_and_labels_that_cannot_be() {
     }
     world
         .teal(&["mkfs", str(&new), "--size", "16M", "--label", &long[1..]])
-        .good();
+        .expect_success();
     support::check(&world, &new);
     says(
         world.teal(&["mkfs", str(&world.path("home")), "--size", "32M"]),
@@ -145,7 +147,7 @@ fn mkfs_never_touches_a_mounted_device() {
         return;
     };
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     // The loop device goes with its mount, and the mount with the namespace.
     let script = r#"
@@ -295,7 +297,7 @@ fn images_that_are_no_good_are_named_and_left_alone() {
         patch(&half, &[at], |block| block.fill(0x55));
         m.world()
             .teal(&["mount", str(&half), m.point().to_str().unwrap()])
-            .good();
+            .expect_success();
         m.adopt();
         assert_eq!(std::fs::read(m.path("f")).unwrap(), b"content");
         m.down();
@@ -353,7 +355,7 @@ fn paths_that_cannot_be_are_named() {
         refused_unchanged(&world, args, &store, words);
     }
     says(
-        run(world.command(&["up"]).env("HOME", "here")),
+        run_program(world.command(&["up"]).env("HOME", "here")),
         &["HOME", "here", "'/'"],
     );
     // Mounted twice: the lock.
@@ -446,10 +448,13 @@ fn words_that_are_unknown_are_answered_with_those_that_are_known() {
     says(world.teal(&["down", nothing]), &[nothing, "nothing"]);
     says(world.teal(&["down", "/proc"]), &["/proc", "not TealFS"]);
     assert!(
-        world.teal(&["status"]).good().contains("teal up"),
+        world.teal(&["status"]).expect_success().contains("teal up"),
         "nothing is mounted: what begins is named"
     );
-    assert_eq!(world.teal(&["status", "--json"]).good().trim(), "[]");
+    assert_eq!(
+        world.teal(&["status", "--json"]).expect_success().trim(),
+        "[]"
+    );
     says(
         world.teal(&["dump", str(&store), "everything"]),
         &["everything"],
@@ -461,7 +466,7 @@ fn words_that_are_unknown_are_answered_with_those_that_are_known() {
 fn users_are_told_what_they_may_not() {
     let test = "users_are_told_what_they_may_not";
     if !is_user_able() {
-        return teal_testkit::skip(test, "needs root and setpriv");
+        return teal_testkit::skip_test(test, "needs root and setpriv");
     }
     let world = World::open_to_all();
     let store = world.store("roots.teal", "32M");
@@ -501,7 +506,7 @@ fn users_are_told_what_they_may_not() {
         &["fusermount3"],
     );
     assert!(
-        program("fusermount3", &[]).is_some(),
+        find_program("fusermount3", &[]).is_some(),
         "the test before is about PATH"
     );
 }
@@ -513,7 +518,7 @@ fn without_dev_fuse_the_way_out_is_named() {
         return;
     };
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     let store = world.store("s.teal", "32M");
     // An empty /dev but for the null device.

@@ -6,12 +6,15 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use support::{LoopDevice, Mounted, PrivateMounts, Said, World, has_loop_devices, run};
+use support::{
+    Mounted, PrivateMounts, ProgramOutput, TestLoopDevice, World, has_loop_devices, run_program,
+};
 
 /// A loop device with these options of losetup(8).
 fn looped(image: &Path, options: &[&str]) -> (PathBuf, Detach) {
     let mut command = std::process::Command::new("losetup");
-    let said = run(command.args(["--find", "--show"]).args(options).arg(image)).good();
+    let said =
+        run_program(command.args(["--find", "--show"]).args(options).arg(image)).expect_success();
     let device = PathBuf::from(said.trim());
     (device.clone(), Detach(device))
 }
@@ -27,7 +30,7 @@ impl Drop for Detach {
     }
 }
 
-fn mount(world: &World, store: &Path, point: &str) -> Said {
+fn mount(world: &World, store: &Path, point: &str) -> ProgramOutput {
     let point = world.path(point);
     std::fs::create_dir_all(&point).unwrap();
     world.teal(&["mount".as_ref(), store.as_os_str(), point.as_os_str()])
@@ -37,7 +40,7 @@ fn mount(world: &World, store: &Path, point: &str) -> Said {
 fn down(world: &World, point: &str) {
     world
         .teal(&["down".as_ref(), world.path(point).as_os_str()])
-        .good();
+        .expect_success();
 }
 
 /// Mounting is refused, and so is everything else that would take the store for itself; nothing is
@@ -75,11 +78,11 @@ fn a_loop_device_over_a_mounted_store_is_refused_and_every_fsynced_file_stays() 
     std::fs::hard_link(m.store(), &link).unwrap();
     std::os::unix::fs::symlink(m.store(), &symlink).unwrap();
     let over = [
-        LoopDevice::over(m.store()),
-        LoopDevice::over(&link),
-        LoopDevice::over(&symlink),
+        TestLoopDevice::attach_to(m.store()),
+        TestLoopDevice::attach_to(&link),
+        TestLoopDevice::attach_to(&symlink),
     ];
-    let stacked = LoopDevice::over(over[0].path());
+    let stacked = TestLoopDevice::attach_to(over[0].path());
     let (shifted, _detach) = looped(m.store(), &["--offset", "512"]);
     for round in 0..2 {
         write_synced(
@@ -89,7 +92,7 @@ fn a_loop_device_over_a_mounted_store_is_refused_and_every_fsynced_file_stays() 
         for device in over
             .iter()
             .chain([&stacked])
-            .map(LoopDevice::path)
+            .map(TestLoopDevice::path)
             .chain([&*link, &*symlink, &*shifted])
         {
             is_refused(m.world(), device);
@@ -113,16 +116,19 @@ fn a_store_mounted_through_a_loop_device_is_refused_under_its_other_names() {
         return;
     };
     let store = world.store("store.teal", "64M");
-    let (one, other) = (LoopDevice::over(&store), LoopDevice::over(&store));
-    let stacked = LoopDevice::over(one.path());
+    let (one, other) = (
+        TestLoopDevice::attach_to(&store),
+        TestLoopDevice::attach_to(&store),
+    );
+    let stacked = TestLoopDevice::attach_to(one.path());
     for device in [one.path(), stacked.path()] {
-        mount(&world, device, "first").good();
+        mount(&world, device, "first").expect_success();
         is_refused(&world, &store);
         is_refused(&world, other.path());
         down(&world, "first");
         support::check(&world, &store);
     }
-    mount(&world, &store, "first").good();
+    mount(&world, &store, "first").expect_success();
     down(&world, "first");
 }
 
@@ -135,14 +141,16 @@ fn parts_go_together_and_each_only_once(
     other: [&Path; 2],
 ) {
     for device in [first[0], other[1]] {
-        world.teal(&["mkfs".as_ref(), device.as_os_str()]).good();
+        world
+            .teal(&["mkfs".as_ref(), device.as_os_str()])
+            .expect_success();
     }
-    mount(world, first[0], "first").good();
-    mount(world, other[0], "other").good();
+    mount(world, first[0], "first").expect_success();
+    mount(world, other[0], "other").expect_success();
     for taken in [first[1], other[1]] {
         is_refused(world, taken);
     }
-    // Whoever takes the whole file takes the parts; reading it takes nothing.
+    // A process that takes the whole file takes the parts; reading it takes nothing.
     for said in [
         mount(world, image, "second"),
         world.teal(&["mkfs", image.to_str().unwrap(), "--force"]),
@@ -187,7 +195,7 @@ fn stores_in_separate_parts_of_one_file_are_mounted_together_and_each_only_once(
     let [a, b, c, d] = parts.each_ref().map(|(device, _)| device.as_path());
     parts_go_together_and_each_only_once(&world, &image, [a, b], [c, d]);
     // A part that overlaps both.
-    mount(&world, a, "first").good();
+    mount(&world, a, "first").expect_success();
     is_refused(&world, &part(16).0);
     down(&world, "first");
 }
@@ -217,7 +225,10 @@ fn stores_in_partitions_of_a_loop_device_are_mounted_together_and_each_only_once
     let part =
         |disk: usize, number: u32| PathBuf::from(format!("{}p{number}", disks[disk].0.display()));
     if ![part(0, 2), part(1, 2)].iter().all(|part| part.exists()) {
-        return teal_testkit::skip(test, "the kernel shows no partitions of loop devices here");
+        return teal_testkit::skip_test(
+            test,
+            "the kernel shows no partitions of loop devices here",
+        );
     }
     let [a, b, c, d] = [part(0, 1), part(1, 1), part(0, 2), part(1, 2)];
     parts_go_together_and_each_only_once(&world, &image, [&a, &b], [&c, &d]);
@@ -225,7 +236,13 @@ fn stores_in_partitions_of_a_loop_device_are_mounted_together_and_each_only_once
 
 /// Runs a script where machine, boot and name are others: as on another machine that sees the same
 /// files.
-fn elsewhere(world: &World, machine: u32, boot: u32, script: &str, args: &[&Path]) -> Said {
+fn elsewhere(
+    world: &World,
+    machine: u32,
+    boot: u32,
+    script: &str,
+    args: &[&Path],
+) -> ProgramOutput {
     let id = |number: u32| format!("{number:032x}\n");
     for (file, number) in [("machine-id", machine), ("boot-id", boot)] {
         std::fs::write(world.path(file), id(number)).unwrap();
@@ -250,7 +267,7 @@ fn elsewhere(world: &World, machine: u32, boot: u32, script: &str, args: &[&Path
             support::TEAL,
         ])
         .args(args);
-    run(world.furnish(&mut command))
+    run_program(world.furnish(&mut command))
 }
 
 fn has_other_machines(test: &str) -> bool {
@@ -259,7 +276,7 @@ fn has_other_machines(test: &str) -> bool {
         .output();
     let can = can.is_ok_and(|said| said.status.success()) && Path::new("/etc/machine-id").exists();
     if !can {
-        teal_testkit::skip(
+        teal_testkit::skip_test(
             test,
             "namespaces cannot be made here, or the system has no /etc/machine-id",
         );
@@ -283,7 +300,7 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
         return;
     };
     let store = world.store("store.teal", "64M");
-    elsewhere(&world, 1, 1, WRITE_AND_DIE, &[&store]).good();
+    elsewhere(&world, 1, 1, WRITE_AND_DIE, &[&store]).expect_success();
     let point = world.path("here");
     for command in [
         vec!["mount", store.to_str().unwrap(), point.to_str().unwrap()],
@@ -305,14 +322,16 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
     // Looking at it is allowed.
     support::check(&world, &store);
     let path = [store.to_str().unwrap(), point.to_str().unwrap()];
-    world.teal(&["mount", path[0], path[1], "-o", "ro"]).good();
+    world
+        .teal(&["mount", path[0], path[1], "-o", "ro"])
+        .expect_success();
     assert_eq!(std::fs::read(point.join("f")).unwrap(), b"content\n");
     down(&world, "here");
     let said = world.teal(&["mount", path[0], path[1]]);
     assert!(said.code != 0, "looking at it takes no mark away: {said}");
     world
         .teal(&["mount", path[0], path[1], "--take-over"])
-        .good();
+        .expect_success();
     assert_eq!(std::fs::read(point.join("f")).unwrap(), b"content\n");
     write_synced(&point.join("g"), b"more");
     let said = elsewhere(
@@ -324,7 +343,7 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
     );
     assert!(said.code != 0, "it is in use here: {said}");
     down(&world, "here");
-    // It was closed: nobody has to take it over.
+    // The store was closed, so it need not be taken over.
     elsewhere(
         &world,
         1,
@@ -332,7 +351,7 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
         r#""$teal" mount "$store" "$PWD/point"; cat point/g; "$teal" down "$PWD/point""#,
         &[&store],
     )
-    .good();
+    .expect_success();
     support::check(&world, &store);
 }
 
@@ -345,15 +364,15 @@ fn the_same_machine_goes_on_after_a_crash_without_a_word_in_another_life_too() {
     let store = world.store("store.teal", "64M");
     const LOOK: &str = r#""$teal" mount "$store" "$PWD/point"; grep -q content point/f; "$teal" down "$PWD/point""#;
     for boot in 1..3 {
-        elsewhere(&world, 1, boot, WRITE_AND_DIE, &[&store]).good();
+        elsewhere(&world, 1, boot, WRITE_AND_DIE, &[&store]).expect_success();
     }
-    elsewhere(&world, 1, 3, LOOK, &[&store]).good();
+    elsewhere(&world, 1, 3, LOOK, &[&store]).expect_success();
     // Closed, though nothing was changed by the last one.
-    elsewhere(&world, 2, 4, LOOK, &[&store]).good();
+    elsewhere(&world, 2, 4, LOOK, &[&store]).expect_success();
     // A life that only looks leaves no mark, however it ends.
     let looks = WRITE_AND_DIE.replace("echo content > point/f; sync point/f", "cat point/f");
-    elsewhere(&world, 2, 4, &looks, &[&store]).good();
-    elsewhere(&world, 1, 3, LOOK, &[&store]).good();
+    elsewhere(&world, 2, 4, &looks, &[&store]).expect_success();
+    elsewhere(&world, 1, 3, LOOK, &[&store]).expect_success();
 }
 
 #[test]
@@ -363,7 +382,7 @@ fn a_store_that_appears_is_free_for_everybody_beside_daemons_that_look_for_drive
         return;
     };
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     // In a namespace of its own: no other daemon looks.
     let script = r#"
@@ -385,5 +404,7 @@ fn a_store_that_appears_is_free_for_everybody_beside_daemons_that_look_for_drive
         done
         "$teal" down "$PWD/one"; "$teal" down "$PWD/two"
     "#;
-    private.run(script, &[Path::new(support::TEAL)]).good();
+    private
+        .run(script, &[Path::new(support::TEAL)])
+        .expect_success();
 }

@@ -21,9 +21,9 @@ fn written_and_verified(test: &str, jobs: &str) {
     let Some(said) = run(&m, &["--do_verify=1"]) else {
         return;
     };
-    said.good();
+    said.expect_success();
     m.remount();
-    run(&m, &["--verify_only"]).unwrap().good();
+    run(&m, &["--verify_only"]).unwrap().expect_success();
     // The seeded bug: a wrong byte is found.
     let victim = std::fs::read_dir(m.point())
         .unwrap()
@@ -87,7 +87,7 @@ fn who_reads_through_the_cache_sees_asynchronous_direct_writes() {
         let Some(said) = fio(test, &m, m.point(), (ASYNC_BESIDE_BUFFERED, "4m"), &[]) else {
             return;
         };
-        said.good();
+        said.expect_success();
         assert_eq!(
             stale_blocks(&path),
             0,

@@ -1,4 +1,4 @@
-//! A mounted store that nobody uses: no I/O on whatever it lies on, and a daemon that does not even
+//! A mounted store that is not used: no I/O on the device below it, and a daemon that does not even
 //! wake up.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
@@ -9,7 +9,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 use support::{
-    LoopDevice, Mounted, PATIENCE, Point, World, fill, has_loop_devices, is_long, let_pass,
+    Mounted, PATIENCE, TestLoopDevice, TestMount, World, fill, has_loop_devices, is_long, let_pass,
     wait_until,
 };
 
@@ -47,7 +47,7 @@ fn traces(pid: i32, device: Option<&Path>) -> Vec<(String, u64)> {
     all
 }
 
-/// Requests of the kernel: somebody who looks at all mounts of the machine looks at this one, too.
+/// The kernel's requests: a program that looks at all mounts of the machine looks at this one, too.
 fn requests(m: &Mounted) -> (String, String) {
     let status = m.status();
     (
@@ -57,7 +57,7 @@ fn requests(m: &Mounted) -> (String, String) {
 }
 
 /// Another file system is there.
-fn mounted_beside(m: &Mounted) -> Point {
+fn mounted_beside(m: &Mounted) -> TestMount {
     let point = m.world().path("other");
     let _ = std::fs::create_dir(&point);
     rustix::mount::mount(
@@ -68,12 +68,12 @@ fn mounted_beside(m: &Mounted) -> Point {
         None,
     )
     .unwrap();
-    Point(point)
+    TestMount(point)
 }
 
 /// Lets `time` go by, with something in the middle that is not to concern the mount. The traces
-/// with `part` in their names are those of before, unless somebody asked the mount for something
-/// meanwhile; whether nobody did.
+/// with `part` in their names must be those of before, unless another program asked the mount for
+/// something meanwhile. Returns whether none did.
 fn stays_silent(
     m: &Mounted,
     device: Option<&Path>,
@@ -116,7 +116,7 @@ fn falls_silent(m: &mut Mounted, device: Option<&Path>) {
     let time = Duration::from_secs(if is_long() { 600 } else { 10 });
     for round in 0..5 {
         if round == 1 {
-            // Somebody may sync all file systems of the machine all the time.
+            // Other programs may sync all file systems of the machine all the time.
             m.hide_from_sync();
             set(m);
         }
@@ -128,7 +128,8 @@ fn falls_silent(m: &mut Mounted, device: Option<&Path>) {
         if !wait_until(if round == 0 { PATIENCE / 4 } else { PATIENCE }, is_settled) {
             continue;
         }
-        // Who has a loop device may mount, too, and what others mount does not concern this one.
+        // With a loop device a machine can mount, too, and what others mount does not concern this
+        // one.
         if !stays_silent(m, device, (time, ""), || {
             drop(device.map(|_| mounted_beside(m)))
         }) {
@@ -189,9 +190,11 @@ fn a_device_under_an_unused_mount_is_left_alone() {
     let Some(world) = World::new(test).filter(|_| has_loop_devices(test)) else {
         return;
     };
-    let attached = LoopDevice::new(&world.path("device"), 128 << 20);
+    let attached = TestLoopDevice::new(&world.path("device"), 128 << 20);
     let device = attached.path().to_owned();
-    world.teal(&["mkfs".as_ref(), device.as_os_str()]).good();
+    world
+        .teal(&["mkfs".as_ref(), device.as_os_str()])
+        .expect_success();
     let mut m = Mounted::on(world, device.clone());
     falls_silent(&mut m, Some(&device));
     m.down();

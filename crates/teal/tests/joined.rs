@@ -114,20 +114,22 @@ fn fio_verifies_on_each_machine_what_it_wrote_on_the_other() {
         };
         for said in on_both(both.each_ref(), |m, n| run(m, n, "--do_verify=1")) {
             let Some(said) = said else { return };
-            said.good();
+            said.expect_success();
         }
         converge(&both[NAS], &both[LAPTOP]);
-        // What the caches know is of no use any more.
+        // The caches hold nothing useful any more.
         both.iter_mut().for_each(Mounted::remount);
         for (m, other) in [(NAS, 1), (LAPTOP, 0)] {
-            run(&both[m], other, "--verify_only").unwrap().good();
+            run(&both[m], other, "--verify_only")
+                .unwrap()
+                .expect_success();
         }
         let [nas, laptop] = both;
         end(vec![laptop, nas]);
     }
 }
 
-/// How often a daemon is killed while SQLite works.
+/// Returns how often a daemon is killed while SQLite works.
 fn kills() -> u32 {
     if is_long() { 20 } else { 2 }
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use support::{
-    Mounted, PATIENCE, PrivateMounts, World, compare_trees, fill, is_user_able, let_pass, program,
-    wait_until,
+    Mounted, PATIENCE, PrivateMounts, World, compare_trees, fill, find_program, is_user_able,
+    let_pass, wait_until,
 };
 
 #[test]
@@ -25,7 +25,7 @@ fn up_down_up_keeps_everything() {
     fill(&mirror, 1, 150);
     std::os::unix::fs::symlink("d0/f1", mirror.join("link")).unwrap();
     std::fs::hard_link(mirror.join("d0/f1"), mirror.join("second name")).unwrap();
-    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).good();
+    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).expect_success();
     for _ in 0..3 {
         m.remount();
         compare_trees(&mirror, &ours);
@@ -91,7 +91,7 @@ fn the_foreground_ends_cleanly_on_signals() {
         store.to_str().unwrap(),
         m.point().to_str().unwrap(),
     ];
-    m.world().teal(&args).good();
+    m.world().teal(&args).expect_success();
     m.adopt();
     for round in 0..2 {
         assert_eq!(
@@ -137,7 +137,7 @@ fn a_killed_daemon_leaves_a_mount_point_that_the_next_up_repairs() {
     let said = m
         .world()
         .teal(&["down", m.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(said.contains("free again"), "{said}");
     assert_eq!(std::fs::read_dir(m.point()).unwrap().count(), 0);
     m.check();
@@ -186,14 +186,20 @@ fn status_tells_programs_everything() {
         assert!(has, "{key} in {s}");
     }
     assert_eq!(s["uncommitted"], false);
-    let people = m.world().teal(&["status"]).good();
+    let people = m.world().teal(&["status"]).expect_success();
     assert!(
         people.contains(m.point().to_str().unwrap())
             && people.contains("everything is on the disk"),
         "{people}"
     );
     m.down();
-    assert_eq!(m.world().teal(&["status", "--json"]).good().trim(), "[]");
+    assert_eq!(
+        m.world()
+            .teal(&["status", "--json"])
+            .expect_success()
+            .trim(),
+        "[]"
+    );
     m.mount("ro");
     assert_eq!(m.status()["read_only"], true);
 }
@@ -209,7 +215,7 @@ fn a_setting_takes_effect_at_once_and_is_shown() {
     let shown = |m: &Mounted| {
         m.world()
             .teal(&["config", "ls", m.point().to_str().unwrap()])
-            .good()
+            .expect_success()
     };
     assert!(
         shown(&m).lines().any(|line| line == "commit-seconds 3600"),
@@ -314,7 +320,7 @@ fn mount_8_and_fstab_work() {
         return;
     };
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     let store = world.store("s.teal", "64M");
     std::fs::create_dir(world.path("point")).unwrap();
@@ -343,22 +349,24 @@ fn mount_8_and_fstab_work() {
     "#;
     private
         .with_mount_programs(script, &[&store, Path::new(env!("CARGO_BIN_EXE_teal"))])
-        .good();
+        .expect_success();
     support::check(&world, &store);
 }
 
 #[test]
 fn a_mount_by_a_user_serves_that_user() {
     let test = "a_mount_by_a_user_serves_that_user";
-    if !is_user_able() || !Path::new("/dev/fuse").exists() || program("fusermount3", &[]).is_none()
+    if !is_user_able()
+        || !Path::new("/dev/fuse").exists()
+        || find_program("fusermount3", &[]).is_none()
     {
-        return teal_testkit::skip(test, "needs root, setpriv, fusermount3 and /dev/fuse");
+        return teal_testkit::skip_test(test, "needs root, setpriv, fusermount3 and /dev/fuse");
     }
     let world = World::open_to_all();
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
-    // A /dev/fuse that everybody may open, as on most machines, in a namespace of its own.
+    // A /dev/fuse that all users may open, as on most machines, in a namespace of its own.
     let script = r#"
         cp "$1" teal; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse
         mkdir mine; chown 65534:65534 mine; cd mine
@@ -380,14 +388,14 @@ fn a_mount_by_a_user_serves_that_user() {
         user ../teal down
         not user cat ~/Teal/f 2> /dev/null
         user ../teal up > said
-        not grep -q 'made a store' said
+        not grep -q 'a new store' said
         test "$(user cat ~/Teal/f)" = mine
         user ../teal down
     "#;
     let script = script.replace('~', "\"$HOME\"");
     private
         .run(&script, &[Path::new(env!("CARGO_BIN_EXE_teal"))])
-        .good();
+        .expect_success();
 }
 
 #[test]
@@ -410,15 +418,15 @@ fn the_name_of_a_new_store_is_durable_when_mkfs_returns() {
     let Some(world) = World::new(test) else {
         return;
     };
-    if program("strace", &[]).is_none() {
-        return teal_testkit::skip(test, "needs strace");
+    if find_program("strace", &[]).is_none() {
+        return teal_testkit::skip_test(test, "needs strace");
     }
     let script = r#"
         strace -f -y -e trace=?open,openat,fsync -o trace "$1" mkfs new.teal --size 64M
         grep -q "/new.teal\".*O_CREAT" trace
         grep -q "fsync([0-9]*<$(pwd -P)>) *= 0" trace
     "#;
-    support::shell(&world, script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).good();
+    support::shell(&world, script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).expect_success();
 }
 
 #[test]
@@ -488,7 +496,7 @@ fn too_many_threads_are_refused_and_as_many_as_are_allowed_end() {
             "-o",
             &option,
         ]);
-        let line = said.refused();
+        let line = said.expect_refusal();
         assert!(
             line.contains(&option) && line.contains("from 1 to 256"),
             "{line}"
@@ -509,7 +517,7 @@ fn a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending() {
         return;
     };
     if PrivateMounts::new(m.world()).is_none() {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     }
     for is_signal in [false, true] {
         let mut holder = std::process::Command::new("unshare");

@@ -7,7 +7,7 @@
 mod support;
 
 use std::process::Command;
-use support::{Mounted, compare_trees, is_long, program, run};
+use support::{Mounted, compare_trees, find_program, is_long, run_program};
 
 const SCRIPT: &str = "/usr/share/dbench/client.txt";
 
@@ -17,8 +17,8 @@ fn dbench_runs_with_and_without_syncing() {
     let Some(mut m) = Mounted::new(test, "2G") else {
         return;
     };
-    if program("dbench", &[]).is_none() || !std::path::Path::new(SCRIPT).exists() {
-        return teal_testkit::skip(
+    if find_program("dbench", &[]).is_none() || !std::path::Path::new(SCRIPT).exists() {
+        return teal_testkit::skip_test(
             test,
             "dbench is not installed; `cargo xtask test` installs it",
         );
@@ -31,11 +31,11 @@ fn dbench_runs_with_and_without_syncing() {
             .arg(m.point())
             .args(how)
             .arg("4");
-        let said = run(m.world().furnish(&mut command)).good();
+        let said = run_program(m.world().furnish(&mut command)).expect_success();
         assert!(said.contains("Throughput"), "{how:?}: {said}");
-        // It goes on after some errors, but tells them. Without the semaphore its clients only do
-        // not start together, and it has nothing to do with the mount: its key is a process number,
-        // which somebody else's semaphore may have.
+        // The suite goes on after some errors, but tells them. Without the semaphore its clients
+        // only do not start together; this has nothing to do with the mount: the key of the
+        // semaphore is a process number, which another program's semaphore may have.
         let of_mount = |line: &&str| {
             line.contains("failed") && !line.contains("failed to create barrier semaphore")
         };
@@ -67,8 +67,8 @@ fn fs_mark_runs_with_every_way_to_sync() {
     let Some(mut m) = Mounted::new(test, "1G") else {
         return;
     };
-    if program("fs_mark", &[]).is_none() {
-        return teal_testkit::skip(
+    if find_program("fs_mark", &[]).is_none() {
+        return teal_testkit::skip_test(
             test,
             "fs_mark is not installed; `cargo xtask test` installs it",
         );
@@ -100,19 +100,20 @@ fn fs_mark_runs_with_every_way_to_sync() {
             "-S",
             &number,
         ]);
-        run(m
-            .world()
-            .furnish(&mut command)
-            .args(["-d", &format!("./{number}")])
-            .current_dir(m.point()))
-        .good();
+        run_program(
+            m.world()
+                .furnish(&mut command)
+                .args(["-d", &format!("./{number}")])
+                .current_dir(m.point()),
+        )
+        .expect_success();
         let made = std::fs::read_dir(&dir).unwrap().count();
         let want = 4 * files.parse::<usize>().unwrap() * loops.parse::<usize>().unwrap();
         assert_eq!(made, want, "{method}");
     }
-    run(Command::new("cp").arg("-a").arg(m.point()).arg(&copy)).good();
+    run_program(Command::new("cp").arg("-a").arg(m.point()).arg(&copy)).expect_success();
     // The methods that synced every file left nothing to lose, the others something to commit.
-    run(Command::new("sync").arg(m.point())).good();
+    run_program(Command::new("sync").arg(m.point())).expect_success();
     m.kill();
     m.up();
     compare_trees(m.point(), &copy);

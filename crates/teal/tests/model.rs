@@ -7,9 +7,9 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use support::{Mounted, Point, World, has_loop_devices, program, shell};
-use teal_testkit::model::Model;
-use teal_testkit::ops::{FsOp, Target, Weights, generate};
+use support::{Mounted, TestMount, World, find_program, has_loop_devices, shell};
+use teal_testkit::model::ReferenceModel;
+use teal_testkit::ops::{FsOp, OpTarget, OpWeights, generate_op};
 use teal_testkit::{PathTarget, Rng};
 
 const OPS: usize = 2_000;
@@ -17,7 +17,7 @@ const OPS: usize = 2_000;
 const LOOK: usize = 25;
 
 /// The root starts alike everywhere.
-fn begin(targets: &mut [&mut dyn Target]) {
+fn begin(targets: &mut [&mut dyn OpTarget]) {
     let root = FsOp::SetMode {
         path: PathBuf::new(),
         perm: 0o755,
@@ -32,14 +32,14 @@ fn agree(
     seed: u64,
     ops: usize,
     rng: &mut Rng,
-    model: &mut Model,
-    one: &mut dyn Target,
+    model: &mut ReferenceModel,
+    one: &mut dyn OpTarget,
     other: Option<&mut PathTarget>,
 ) {
     let mut other = other;
     let mut errors = 0;
     for n in 0..ops {
-        let op = generate(rng, model, &Weights::default());
+        let op = generate_op(rng, model, &OpWeights::default());
         let (said, by_model) = (one.apply(&op), model.apply(&op));
         let expected = other.as_mut().map_or(by_model, |o| o.apply(&op));
         assert_eq!(said, expected, "seed {seed}, op {n}: {op:?}");
@@ -48,8 +48,8 @@ fn agree(
             let mut want = other
                 .as_mut()
                 .map_or_else(|| model.snapshot(), |o| o.snapshot());
-            // Two file systems do the same at different times; only the model knows which times
-            // somebody set.
+            // The two file systems act at different times; only the model knows which times a
+            // program has set.
             let known = model.snapshot();
             for (path, node) in &mut want.nodes {
                 node.mtime = known.nodes.get(path).and_then(|n| n.mtime);
@@ -75,10 +75,10 @@ fn with_the_model(test: &str, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let dir = m.path(format!("seed-{seed}"));
         std::fs::create_dir(&dir).unwrap();
-        let (mut rng, mut model) = (Rng::new(seed), Model::new());
+        let (mut rng, mut model) = (Rng::new(seed), ReferenceModel::new());
         for _ in 0..4 {
             let mut target = PathTarget::new(&dir).unwrap();
-            if model.paths().len() == 1 {
+            if model.list_paths().len() == 1 {
                 begin(&mut [&mut target, &mut model]);
             }
             agree(seed, OPS / 4, &mut rng, &mut model, &mut target, None);
@@ -117,9 +117,9 @@ fn the_mount_does_what_the_model_does_with_other_seeds() {
 }
 
 /// An ext4 file system on a loop device; `None`, on record as skipped, where there can be none.
-fn ext4(test: &str, world: &World) -> Option<Point> {
-    if program("mkfs.ext4", &[]).is_none() {
-        teal_testkit::skip(test, "mkfs.ext4 is missing");
+fn ext4(test: &str, world: &World) -> Option<TestMount> {
+    if find_program("mkfs.ext4", &[]).is_none() {
+        teal_testkit::skip_test(test, "mkfs.ext4 is missing");
         return None;
     }
     if !has_loop_devices(test) {
@@ -128,8 +128,8 @@ fn ext4(test: &str, world: &World) -> Option<Point> {
     let (image, point) = (world.path("ext4.img"), world.path("ext4"));
     std::fs::create_dir(&point).unwrap();
     let script = r#"truncate -s 512M "$1"; mkfs.ext4 -q -F "$1"; mount -o loop "$1" "$2""#;
-    shell(world, script, &[&image, &point]).good();
-    Some(Point(point))
+    shell(world, script, &[&image, &point]).expect_success();
+    Some(TestMount(point))
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn the_mount_does_what_ext4_does() {
     };
     for seed in 200..203 {
         let (mut ours, mut theirs) = (below(m.point(), seed), below(&ext4.0, seed));
-        let mut model = Model::new();
+        let mut model = ReferenceModel::new();
         begin(&mut [&mut ours, &mut theirs, &mut model]);
         agree(
             seed,
@@ -165,7 +165,7 @@ fn the_mount_does_what_ext4_does() {
 fn a_lost_operation_is_noticed() {
     // The seeded bug: a target that answers and does nothing, once in a while.
     struct Lossy(PathTarget, u32);
-    impl Target for Lossy {
+    impl OpTarget for Lossy {
         fn apply(&mut self, op: &FsOp) -> Result<(), teal_testkit::Errno> {
             self.1 += 1;
             if self.1.is_multiple_of(97) {
@@ -174,7 +174,7 @@ fn a_lost_operation_is_noticed() {
                 self.0.apply(op)
             }
         }
-        fn snapshot(&mut self) -> teal_testkit::tree::Tree {
+        fn snapshot(&mut self) -> teal_testkit::tree::TreeSnapshot {
             self.0.snapshot()
         }
     }
@@ -182,7 +182,7 @@ fn a_lost_operation_is_noticed() {
         return;
     };
     let mut target = Lossy(PathTarget::new(m.point()).unwrap(), 0);
-    let mut model = Model::new();
+    let mut model = ReferenceModel::new();
     begin(&mut [&mut target, &mut model]);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         agree(5, OPS, &mut Rng::new(5), &mut model, &mut target, None);

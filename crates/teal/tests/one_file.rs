@@ -79,7 +79,8 @@ impl File {
         );
     }
 
-    /// What lies between the end of data and the next data is zeros, and the map of data ends.
+    /// Checks that everything between the end of data and the next data is zeros, and that the map
+    /// of data ends.
     #[track_caller]
     fn has_true_holes(&mut self, what: &str) {
         let mut at = 0;
@@ -114,8 +115,8 @@ fn range(rng: &mut Rng) -> (u64, u64) {
 
 /// One operation on `files[one]`.
 fn step(rng: &mut Rng, files: &mut [File; 2], what: &str) {
-    let one = rng.index(2);
-    let way = rng.index(2);
+    let one = rng.pick_index(2);
+    let way = rng.pick_index(2);
     let (from, to) = range(rng);
     let file = &mut files[one];
     let fd = &file.ways[way];
@@ -174,7 +175,7 @@ fn step(rng: &mut Rng, files: &mut [File; 2], what: &str) {
 
 /// Copies a range to somewhere in either file.
 fn copy(rng: &mut Rng, files: &mut [File; 2], (one, from, to): (usize, u64, u64), what: &str) {
-    let other = rng.index(2);
+    let other = rng.pick_index(2);
     let target = range(rng).0;
     let length = (to - from)
         .min(SIZE - target)
@@ -184,8 +185,8 @@ fn copy(rng: &mut Rng, files: &mut [File; 2], (one, from, to): (usize, u64, u64)
     while done < length {
         let (mut at, mut into) = (from + done, target + done);
         let (source, sink) = (
-            &files[one].ways[rng.index(2)],
-            &files[other].ways[rng.index(2)],
+            &files[one].ways[rng.pick_index(2)],
+            &files[other].ways[rng.pick_index(2)],
         );
         let copied = rustix::fs::copy_file_range(
             source,

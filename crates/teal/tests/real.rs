@@ -7,7 +7,9 @@
 mod support;
 
 use std::process::Command;
-use support::{Mounted, World, compare_trees, git, postgresql, run, shell, sources, sqlite};
+use support::{
+    Mounted, World, compare_trees, git, postgresql, run_program, shell, sources, sqlite,
+};
 
 #[test]
 fn a_large_source_tree_comes_back_byte_for_byte() {
@@ -18,7 +20,7 @@ fn a_large_source_tree_comes_back_byte_for_byte() {
     let script =
         r#"tar cf sources.tar -C "$1" .; mkdir "$2"; tar xf sources.tar -C "$2"; rm sources.tar"#;
     let ours = m.path("sources");
-    shell(m.world(), script, &[&tree, &ours]).good();
+    shell(m.world(), script, &[&tree, &ours]).expect_success();
     let count = compare_trees(&tree, &ours);
     assert!(count > 100, "{count} files and directories");
     m.remount();
@@ -79,16 +81,16 @@ fn two_crates_are_built_inside_the_mount() {
             .env_remove("CARGO_TARGET_DIR")
             .env_remove("RUSTFLAGS")
             .env_remove("CARGO_MAKEFLAGS");
-        run(&mut command)
+        run_program(&mut command)
     };
-    cargo(&m, &["build"]).good();
+    cargo(&m, &["build"]).expect_success();
     assert_eq!(
-        run(&mut Command::new(m.path("ws/target/debug/above"))).good(),
+        run_program(&mut Command::new(m.path("ws/target/debug/above"))).expect_success(),
         "42\n"
     );
     m.remount();
     assert_eq!(
-        run(&mut Command::new(m.path("ws/target/debug/above"))).good(),
+        run_program(&mut Command::new(m.path("ws/target/debug/above"))).expect_success(),
         "42\n"
     );
     let again = cargo(&m, &["build"]);
@@ -101,7 +103,7 @@ fn two_crates_are_built_inside_the_mount() {
         "pub fn answer() -> u32 {\n    43\n}\n",
     )
     .unwrap();
-    assert_eq!(cargo(&m, &["run", "-q"]).good(), "43\n");
+    assert_eq!(cargo(&m, &["run", "-q"]).expect_success(), "43\n");
 }
 
 fn keeps_every_commit(test: &str, journal: &str) {

@@ -33,7 +33,7 @@ struct Switched {
 impl Switched {
     fn to(test: &str, position: &str) -> Option<Self> {
         let Ok(alone) = OpenOptions::new().read(true).write(true).open(SWITCH) else {
-            teal_testkit::skip(test, "the kernel has no FUSE over io_uring, or not for us");
+            teal_testkit::skip_test(test, "the kernel has no FUSE over io_uring, or not for us");
             return None;
         };
         rustix::fs::flock(&alone, FlockOperation::LockExclusive).unwrap();
@@ -151,8 +151,8 @@ impl Callers {
         assert_eq!(self.come_back(), [None; CALLERS as usize]);
     }
 
-    /// Of requests that were just on their way to workers which were `killed`, the kernel says how
-    /// its copying ended.
+    /// Checks that requests which were on their way to workers that were `killed` get the kernel's
+    /// own answer.
     fn are_told_of_the_end(self, killed: bool) {
         for met in self.come_back() {
             let by_kill = killed && matches!(met, Some(Errno::CANCELED | Errno::INTR));
@@ -165,7 +165,7 @@ impl Callers {
 }
 
 /// The directory in which the connection of the mount is controlled. Its name is the number of a
-/// loop device, which somebody else gets as soon as this one is free.
+/// loop device, which another program gets as soon as this one is free.
 struct Connection(PathBuf, u64);
 
 impl Connection {
@@ -210,7 +210,7 @@ fn a_mount_over_rings_keeps_everything_and_can_be_read_only() {
     };
     let (ours, mirror) = (m.path("tree"), m.world().path("mirror"));
     fill(&mirror, 1, 150);
-    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).good();
+    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).expect_success();
     let big = support::seeded(9, 9_000_001);
     std::fs::write(m.path("big"), &big).unwrap();
     for options in ["uring=on", "uring=on,ro", "uring=off"] {

@@ -7,7 +7,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use support::{Mounted, PrivateMounts, Said, is_long, program, run};
+use support::{Mounted, PrivateMounts, ProgramOutput, find_program, is_long, run_program};
 
 /// Stressors of the class that do nothing here, with the reason. `docs/semantics.md` lists the
 /// same.
@@ -41,9 +41,9 @@ const ALSO: [&str; 9] = [
     "unlink",
 ];
 
-/// Runs it where no FUSE mount is but this one: some stressors sync every file system they see, and
-/// one of somebody else may be dead.
-fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> Said {
+/// Runs it where this FUSE mount is the only one: some stressors sync every file system they see,
+/// and a foreign one may be dead.
+fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> ProgramOutput {
     const SCRIPT: &str = r#"
         point="$1"; shift
         findmnt --noheadings --list --output FSTYPE,TARGET | while read -r kind other; do
@@ -58,11 +58,12 @@ fn stress_ng(m: &Mounted, private: &PrivateMounts<'_>, args: &[&str]) -> Said {
     private.run(SCRIPT, &args)
 }
 
-/// Those of the class that this version has; each is run and must neither fail nor skip itself.
+/// Returns the stressors of the class that this version has; each is run and must neither fail nor
+/// skip itself.
 fn stressors() -> Vec<String> {
-    // It says so on one of its outputs and ends with an error, because a class named `filesystem?`
-    // is none.
-    let said = run(Command::new("stress-ng").args(["--class", "filesystem?"]));
+    // The program lists them on one of its outputs and ends with an error, because a class named
+    // `filesystem?` does not exist.
+    let said = run_program(Command::new("stress-ng").args(["--class", "filesystem?"]));
     let said = format!("{}{}", said.stdout, said.stderr);
     let (_, names) = said
         .split_once("stressors:")
@@ -82,14 +83,14 @@ fn stressed(test: &str, belongs: impl Fn(usize) -> bool) {
     let Some(mut m) = Mounted::new(test, "2G") else {
         return;
     };
-    if program("stress-ng", &[]).is_none() {
-        return teal_testkit::skip(
+    if find_program("stress-ng", &[]).is_none() {
+        return teal_testkit::skip_test(
             test,
             "stress-ng is not installed; `cargo xtask test` installs it",
         );
     }
     let Some(private) = PrivateMounts::new(m.world()) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     let time = if is_long() { "20" } else { "1" };
     let requests = |m: &Mounted| -> u64 {

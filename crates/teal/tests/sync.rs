@@ -36,7 +36,7 @@ fn syncfs_is_durable_without_any_fsync() {
     .unwrap();
     assert_eq!(m.status()["uncommitted"], false);
     assert!(m.syncs() > between, "{}", m.status());
-    // Somebody else may have synced all file systems.
+    // Another program may have synced all file systems.
     assert!(
         is_uncommitted || between > before,
         "nothing commits it but a sync"
@@ -49,7 +49,7 @@ fn syncfs_is_durable_without_any_fsync() {
     );
     m.down();
     m.check();
-    // At once, but for somebody who looks at all devices just now.
+    // The drive appears at once, unless another program looks at all devices just now.
     let is_gone = wait_until(PATIENCE, || loops_over(&m).is_empty());
     assert!(
         is_gone,
@@ -62,7 +62,7 @@ fn syncfs_is_durable_without_any_fsync() {
 }
 
 fn loops_over(m: &Mounted) -> String {
-    support::shell(m.world(), r#"losetup --associated "$1""#, &[m.store()]).good()
+    support::shell(m.world(), r#"losetup --associated "$1""#, &[m.store()]).expect_success()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_umount_left_is_durable() {
         r#"umount "$1"; cp "$2" "$3""#,
         &[m.point(), m.store(), &copy],
     )
-    .good();
+    .expect_success();
     m.ended();
     let point = m.world().path("other");
     std::fs::create_dir(&point).unwrap();
@@ -91,9 +91,11 @@ fn what_umount_left_is_durable() {
             "-o",
             "ro",
         ])
-        .good();
+        .expect_success();
     let read = std::fs::read(point.join("f"));
-    m.world().teal(&["down", point.to_str().unwrap()]).good();
+    m.world()
+        .teal(&["down", point.to_str().unwrap()])
+        .expect_success();
     assert_eq!(read.unwrap(), support::seeded(2, 200_000));
     m.check();
 }
@@ -105,7 +107,7 @@ fn a_store_on_a_block_device_is_mounted_on_it() {
         return;
     };
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     let script = r#"
         teal="$1"; truncate -s 64M image; mkdir point second
@@ -130,7 +132,7 @@ fn a_store_on_a_block_device_is_mounted_on_it() {
     "#;
     private
         .run(script, &[Path::new(env!("CARGO_BIN_EXE_teal"))])
-        .good();
+        .expect_success();
 }
 
 /// The ways in which a daemon comes to live in a mount namespace that ends with it, and the
@@ -159,7 +161,7 @@ fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
         return;
     };
     if PrivateMounts::new(&world).is_none() {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     }
     let store = world.store("store.teal", "64M");
     for dir in ["point", "root"] {
@@ -188,7 +190,7 @@ fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
             number.into(),
         ];
         shell.args(["-e", "-c", &whole, script]).args(args);
-        let said = support::run(world.furnish(&mut shell)).good();
+        let said = support::run_program(world.furnish(&mut shell)).expect_success();
         // A namespace of processes has ended only when all in it are dead. Elsewhere the number is
         // the daemon's here, too.
         let daemon = Path::new("/proc").join(said.trim());
@@ -222,7 +224,7 @@ fn whoever_wants_sync_to_reach_a_mount_in_a_namespace_of_its_own_says_so() {
         return;
     };
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     let store = world.store("store.teal", "64M");
     let script = r#"
@@ -237,5 +239,5 @@ fn whoever_wants_sync_to_reach_a_mount_in_a_namespace_of_its_own_says_so() {
     "#;
     private
         .run(script, &[Path::new(env!("CARGO_BIN_EXE_teal")), &store])
-        .good();
+        .expect_success();
 }

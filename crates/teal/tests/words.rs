@@ -1,5 +1,5 @@
-//! What people are told: never that something is safe, done or there which is not, and never a step
-//! half done.
+//! The words that people are told: never that something is safe, done or there if it is not, and
+//! never a step half done.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
@@ -20,12 +20,12 @@ mod served;
 mod values;
 
 use std::path::Path;
-use support::Said;
+use support::ProgramOutput;
 
 /// The refusal names what it is about and the reason or the way out; what it says.
 #[track_caller]
-fn says(said: Said, words: &[&str]) -> String {
-    let line = said.refused();
+fn says(said: ProgramOutput, words: &[&str]) -> String {
+    let line = said.expect_refusal();
     assert!(line.starts_with("teal: "), "{line}");
     for word in words {
         assert!(line.contains(word), "{word:?} is not in: {line}");

@@ -1,5 +1,5 @@
 //! `cargo xtask bench andrew`: unpack, configure, build and clean OpenSSH on ext4 and on a replica
-//! whose server is near and far.
+//! of a server that is near and far.
 //!
 //! # How
 //! 1. Places are ext4 (a loop device with direct I/O on the disk that is measured) and, for each
@@ -7,7 +7,7 @@
 //!    machine, made anew for each.
 //! 2. Places take turns: each round goes through all of them, beginning one further each time. A
 //!    ratio is taken within a round.
-//! 3. Between a replica and its server is a line of ours ([`road`]), with the round trip and the
+//! 3. Between a replica and its server is a proxy ([`delay_proxy`]) with the round trip and the
 //!    bandwidth that were asked for.
 //! 4. Counts decide: `waits` is how often an operation had to wait for the server. Times are
 //!    printed beside processor time, which others on the machine stretch less.
@@ -15,129 +15,41 @@
 //!    one reads all of it, one builds it.
 //! 6. With `--peers`, others do the same over the same line ([`peers`]).
 
+mod arguments;
 mod build;
 mod cold;
+pub(super) mod delay_proxy;
 pub(super) mod pair;
 mod peers;
 mod report;
-pub(super) mod road;
+mod results;
 
-use super::lab::{self, Site, run};
-use super::meter::{children_cpu, now, server_cpu};
-use super::undo::{self, Undo};
-use crate::arguments::{count, positive};
+use super::lab::RunSite;
+use super::meter::{children_cpu, monotonic_seconds, server_cpu};
+use super::programs::{build_release, run_program};
+use super::undo::{self, UndoStep};
 use anyhow::{Context as _, Result, ensure};
-use cold::Cold;
-use pair::{Counts, Pair};
+pub(crate) use arguments::AndrewArguments;
+use pair::{ServedPair, UpstreamCounts};
+use results::{AndrewResults, BuildPlace, BuildSample};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds OpenSSH on ext4 and on a replica whose server is near and far (root).
-#[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
-    /// Rounds through ext4 and all delays; 0: none
-    #[arg(long, value_name = "N", default_value = "1")]
-    rounds: usize,
-    /// Round trips to the server in milliseconds
-    #[arg(
-        long,
-        value_name = "MS,MS,...",
-        value_delimiter = ',',
-        default_value = "0,30,60"
-    )]
-    delays: Vec<u64>,
-    /// Jobs of make
-    #[arg(long, value_name = "N", default_value = "2", value_parser = count(1))]
-    jobs: usize,
-    /// Bandwidth of the line each way, in Mbit/s
-    #[arg(long, value_name = "MBIT", default_value = "100", value_parser = positive)]
-    bandwidth: f64,
-    /// Without machines that join when the tree is there
-    #[arg(long)]
-    no_cold: bool,
-    /// These too, at the middle delay: juicefs, sshfs; installs redis-server, openssh-server, sshfs
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = peers::Kind::named)]
-    peers: Vec<peers::Kind>,
-    /// Raw samples; the table goes beside them as .md [default: target/bench/andrew.json]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Where images and mounts lie: the disk that is measured [default: target/bench]
-    #[arg(long)]
-    dir: Option<PathBuf>,
-}
-
-impl Plan {
-    fn is_cold(&self) -> bool {
-        !self.no_cold
-    }
-
-    /// Refuses arguments that leave nothing to measure.
-    fn check(&self) -> Result<()> {
-        let is_something = self.rounds > 0 || self.is_cold() || !self.peers.is_empty();
-        ensure!(is_something, "nothing would be measured");
-        Ok(())
-    }
-}
-
-/// Where the tree is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Ext4,
-    /// A replica, with this round trip to its server in milliseconds.
-    Teal(u64),
-}
-
-impl Place {
-    fn name(self) -> String {
-        match self {
-            Self::Ext4 => "ext4".to_owned(),
-            Self::Teal(delay) => format!("teal, {delay} ms"),
-        }
-    }
-}
-
-/// One build in one place.
-#[derive(Debug)]
-struct Sample {
-    place: Place,
-    round: usize,
-    /// Wall seconds of each phase, in the order of [`build::PHASES`].
-    phases: [f64; build::PHASES.len()],
-    /// Processor seconds of the build.
-    client_cpu: f64,
-    /// Processor seconds of the replica's daemon, and of the one that serves.
-    daemons: (f64, f64),
-    /// What passed between replica and server from the first phase to the end of the last.
-    counts: Counts,
-    /// The same, until a flush behind it had ended, and the seconds it took.
-    drained: (Counts, f64),
-    /// Of the machine, when it had ended.
-    load: f64,
-}
-
-/// All that was measured so far.
-#[derive(Debug, Default)]
-struct Found {
-    samples: Vec<Sample>,
-    cold: Option<Cold>,
-    peers: Vec<peers::Sample>,
-}
-
-pub(crate) fn bench(plan: &Plan) -> Result<bool> {
-    plan.check()?;
-    let site = Site::begin("andrew", plan.json.as_deref(), plan.dir.as_deref())?;
+pub(crate) fn run_bench(plan: &AndrewArguments) -> Result<bool> {
+    plan.check_arguments()?;
+    let site = RunSite::begin_run("andrew", plan.json.as_deref(), plan.dir.as_deref())?;
     let target = &site.target;
     if plan.rounds > 0 || plan.is_cold() {
-        lab::build(&[&["-p", "teal", "--bin", "teal"]])?;
+        build_release(&[&["-p", "teal", "--bin", "teal"]])?;
     }
-    let archive = build::source(&target.join("bench/openssh"))?;
+    let archive = build::fetch_source(&target.join("bench/openssh"))?;
     let ext4 = attach_ext4(&site.dir)?;
     let (program, dir, bandwidth) = (
         target.join("release/teal"),
         site.dir.clone(),
         plan.bandwidth,
     );
-    let work = Work {
+    let work = AndrewBench {
         program,
         archive,
         dir,
@@ -145,46 +57,53 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
         jobs: plan.jobs,
         bandwidth,
     };
-    let places: Vec<Place> = [Place::Ext4]
+    let places: Vec<BuildPlace> = [BuildPlace::Ext4]
         .into_iter()
-        .chain(plan.delays.iter().copied().map(Place::Teal))
+        .chain(plan.delays.iter().copied().map(BuildPlace::Teal))
         .collect();
+    debug_assert!(
+        !plan.delays.is_empty(),
+        "the arguments name at least one delay"
+    );
     let middle = plan.delays[plan.delays.len() / 2];
-    let mut found = Found::default();
-    // A run takes long: what is known so far is kept.
-    let keep = |found: &Found, rounds| -> Result<String> {
-        site.keep(
+    let mut found = AndrewResults::default();
+    // A run takes long, so that the results so far are written after each step.
+    let keep = |found: &AndrewResults, rounds| -> Result<String> {
+        site.write_results(
             rounds,
-            |of| report::json(found, plan, of),
-            |of| report::markdown(found, plan, of),
+            |of| report::render_json(found, plan, of),
+            |of| report::render_markdown(found, plan, of),
         )
     };
     for round in 0..plan.rounds {
         let mut turn = places.clone();
+        // Places take turns in being first.
         turn.rotate_left(round % places.len());
         for place in turn {
-            eprintln!("round {}/{}: {}", round + 1, plan.rounds, place.name());
-            found
-                .samples
-                .push(work.measure(place, round).with_context(|| place.name())?);
+            eprintln!("round {}/{}: {}", round + 1, plan.rounds, place.label());
+            found.samples.push(
+                work.measure_place(place, round)
+                    .with_context(|| place.label())?,
+            );
             keep(&found, round + 1)?;
         }
     }
     if plan.is_cold() {
         eprintln!("machines that join, {middle} ms");
-        let pair = Pair::begin(&work.program, &work.dir.join("cold"), middle, bandwidth)?;
-        found.cold = Some(cold::measure(
+        let pair =
+            ServedPair::begin_pair(&work.program, &work.dir.join("cold"), middle, bandwidth)?;
+        found.cold = Some(cold::measure_cold(
             &pair,
             middle,
             &work.archive,
             &work.dir.join("said"),
             plan.jobs,
         )?);
-        pair.end()?;
+        pair.end_pair()?;
         keep(&found, plan.rounds)?;
     }
     let (dir, archive) = (&work.dir, &work.archive);
-    let with = peers::Setting {
+    let with = peers::PeerSetting {
         target,
         dir,
         archive,
@@ -193,63 +112,72 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
         mbit: bandwidth,
     };
     for kind in &plan.peers {
-        eprintln!("{}, {middle} ms", kind.name());
+        eprintln!("{}, {middle} ms", kind.label());
         found
             .peers
-            .push(peers::measure(*kind, &with).with_context(|| kind.name())?);
+            .push(peers::measure_peer(*kind, &with).with_context(|| kind.label())?);
         keep(&found, plan.rounds)?;
     }
     println!("{}", keep(&found, plan.rounds)?);
     Ok(true)
 }
 
-/// An ext4 of its own, mounted.
+/// Makes an ext4 of its own, and mounts it.
 fn attach_ext4(dir: &Path) -> Result<PathBuf> {
     let (image, point) = (dir.join("ext4.img"), dir.join("ext4"));
     std::fs::create_dir(&point)?;
-    run(Command::new("fallocate").args(["-l", "2G"]).arg(&image))?;
-    run(Command::new("mkfs.ext4")
-        .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
-        .arg(&image))?;
-    let attached = run(Command::new("losetup")
-        .args(["--direct-io=on", "--show", "-f"])
-        .arg(&image))?;
+    run_program(Command::new("fallocate").args(["-l", "2G"]).arg(&image))?;
+    run_program(
+        Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+            .arg(&image),
+    )?;
+    let attached = run_program(
+        Command::new("losetup")
+            .args(["--direct-io=on", "--show", "-f"])
+            .arg(&image),
+    )?;
     let device = PathBuf::from(attached.trim());
-    undo::note(Undo::Loop(device.clone()));
-    undo::note(Undo::Mount(point.clone()));
-    run(Command::new("mount")
-        .args(["-t", "ext4"])
-        .arg(&device)
-        .arg(&point))?;
+    undo::note_undo(UndoStep::Loop(device.clone()));
+    undo::note_undo(UndoStep::Mount(point.clone()));
+    run_program(
+        Command::new("mount")
+            .args(["-t", "ext4"])
+            .arg(&device)
+            .arg(&point),
+    )?;
     Ok(point)
 }
 
-/// Returns how many tasks of the machine want a processor, over a minute.
-fn load() -> Result<f64> {
+/// Returns the machine's load average over a minute.
+fn load_average() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').next().unwrap_or_default().parse()?)
 }
 
-/// What every build needs.
-struct Work {
+/// The things that every build needs.
+struct AndrewBench {
     program: PathBuf,
     archive: PathBuf,
     dir: PathBuf,
     ext4: PathBuf,
     jobs: usize,
-    /// Of the line, in Mbit/s each way.
+    /// The bandwidth of the line, in Mbit/s each way.
     bandwidth: f64,
 }
 
-impl Work {
-    fn measure(&self, place: Place, round: usize) -> Result<Sample> {
+impl AndrewBench {
+    fn measure_place(&self, place: BuildPlace, round: usize) -> Result<BuildSample> {
         match place {
-            Place::Ext4 => {
-                let (phases, client_cpu) = self.build(&self.ext4)?;
+            BuildPlace::Ext4 => {
+                let (phases, client_cpu) = self.build_tree(&self.ext4)?;
                 std::fs::remove_dir_all(self.ext4.join("work"))?;
-                let (counts, drained, daemons) =
-                    (Counts::default(), (Counts::default(), 0.0), (0.0, 0.0));
-                Ok(Sample {
+                let (counts, drained, daemons) = (
+                    UpstreamCounts::default(),
+                    (UpstreamCounts::default(), 0.0),
+                    (0.0, 0.0),
+                );
+                Ok(BuildSample {
                     place,
                     round,
                     phases,
@@ -257,32 +185,41 @@ impl Work {
                     daemons,
                     counts,
                     drained,
-                    load: load()?,
+                    load: load_average()?,
                 })
             }
-            Place::Teal(delay) => {
+            BuildPlace::Teal(delay) => {
                 let dir = self.dir.join(format!("{delay}-{round}"));
-                let pair = Pair::begin(&self.program, &dir, delay, self.bandwidth)?;
+                let pair = ServedPair::begin_pair(&self.program, &dir, delay, self.bandwidth)?;
                 let sample = self.on_replica(&pair, place, round)?;
-                pair.end()?;
+                pair.end_pair()?;
                 Ok(sample)
             }
         }
     }
 
-    fn on_replica(&self, pair: &Pair, place: Place, round: usize) -> Result<Sample> {
+    fn on_replica(
+        &self,
+        pair: &ServedPair,
+        place: BuildPlace,
+        round: usize,
+    ) -> Result<BuildSample> {
         let (replica, nas) = (&pair.replica, &pair.nas);
         let processor = || -> Result<(f64, f64)> {
             Ok((server_cpu(&[replica.pid()?]), server_cpu(&[nas.pid()?])))
         };
-        let (before, cpu) = (replica.counts()?, processor()?);
-        let (phases, client_cpu) = self.build(replica.point())?;
-        let (counts, after) = (replica.counts()?.since(&before), processor()?);
-        let flushing = now();
+        let (before, cpu) = (replica.read_counts()?, processor()?);
+        let (phases, client_cpu) = self.build_tree(replica.mount_point())?;
+        let (counts, after) = (replica.read_counts()?.since(&before), processor()?);
+        // The flush behind the build is timed apart: users do not wait for it.
+        let flushing = monotonic_seconds();
         replica.flush()?;
-        let drained = (replica.counts()?.since(&before), now() - flushing);
+        let drained = (
+            replica.read_counts()?.since(&before),
+            monotonic_seconds() - flushing,
+        );
         let daemons = (after.0 - cpu.0, after.1 - cpu.1);
-        Ok(Sample {
+        Ok(BuildSample {
             place,
             round,
             phases,
@@ -290,27 +227,27 @@ impl Work {
             daemons,
             counts,
             drained,
-            load: load()?,
+            load: load_average()?,
         })
     }
 
-    fn build(&self, point: &Path) -> Result<([f64; build::PHASES.len()], f64)> {
+    fn build_tree(&self, point: &Path) -> Result<([f64; build::PHASES.len()], f64)> {
         let dir = point.join("work");
         std::fs::create_dir(&dir)?;
         let cpu = children_cpu()?;
         let mut phases = [0.0; build::PHASES.len()];
         for (phase, took) in build::PHASES.iter().zip(&mut phases) {
-            let begun = now();
-            let is_done = phase.run(
+            let begun = monotonic_seconds();
+            let is_done = phase.run_phase(
                 &self.archive,
                 &dir,
                 &self.dir.join("said"),
                 self.jobs,
                 build::UNLIMITED,
             )?;
-            ensure!(is_done, "{} took a day", phase.name());
-            *took = now() - begun;
-            eprintln!("  {:<10} {took:7.1} s", phase.name());
+            ensure!(is_done, "{} took a day", phase.label());
+            *took = monotonic_seconds() - begun;
+            eprintln!("  {:<10} {took:7.1} s", phase.label());
         }
         Ok((phases, children_cpu()? - cpu))
     }
@@ -323,16 +260,17 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan: Plan = parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"]).unwrap();
+        let plan: AndrewArguments =
+            parse(&["--rounds", "3", "--delays", "0,8", "--jobs", "4"]).unwrap();
         assert_eq!((plan.rounds, &*plan.delays, plan.jobs), (3, &[0, 8][..], 4));
-        let plan: Plan = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"]).unwrap();
+        let plan: AndrewArguments = parse(&["--rounds", "0", "--peers", "sshfs,juicefs"]).unwrap();
         assert_eq!(
             (plan.rounds, &*plan.peers),
-            (0, &[peers::Kind::Sshfs, peers::Kind::Juicefs][..])
+            (0, &[peers::PeerKind::Sshfs, peers::PeerKind::Juicefs][..])
         );
-        assert!(plan.check().is_ok());
-        let plan: Plan = parse(&["--rounds", "0", "--no-cold"]).unwrap();
-        assert!(plan.check().is_err());
+        assert!(plan.check_arguments().is_ok());
+        let plan: AndrewArguments = parse(&["--rounds", "0", "--no-cold"]).unwrap();
+        assert!(plan.check_arguments().is_err());
         for refused in [
             &["--peers", "nfs"][..],
             &["--delays", ""],
@@ -340,7 +278,7 @@ mod tests {
             &["--rounds"],
             &["--fast"],
         ] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<AndrewArguments>(refused).is_err(), "{refused:?}");
         }
     }
 }

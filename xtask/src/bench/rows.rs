@@ -1,19 +1,20 @@
-//! The rows of the table: their goals, and which are measured together.
+//! The rows of the table, their goals, and the groups that are measured together.
 //!
-//! Rows of a group share what they need: what one makes the next renames.
+//! Rows of a group share their files: one row makes them, and the next renames them.
 
 mod bulk;
 mod cached;
 mod durable;
 mod files;
 mod names;
+mod random_bytes;
 
-use super::stage::Stage;
+use super::stage::RowStage;
 use anyhow::Result;
 
-/// What a row must reach, as a ratio to ext4; `None` where nothing is asked.
+/// The goal of a row, as a ratio to ext4; `None` where there is no goal.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Goal {
+pub(super) struct RowGoal {
     pub(super) time: Option<f64>,
     /// Processor time of client and server.
     pub(super) cpu: Option<f64>,
@@ -21,14 +22,14 @@ pub(super) struct Goal {
     pub(super) barriers: Option<f64>,
 }
 
-impl Goal {
+impl RowGoal {
     const NONE: Self = Self {
         time: None,
         cpu: None,
         barriers: None,
     };
 
-    const fn time(ratio: f64) -> Self {
+    const fn time_ratio(ratio: f64) -> Self {
         Self {
             time: Some(ratio),
             ..Self::NONE
@@ -36,128 +37,119 @@ impl Goal {
     }
 }
 
-pub(super) struct Row {
+pub(super) struct BenchRow {
     pub(super) name: &'static str,
-    pub(super) goal: Goal,
+    pub(super) goal: RowGoal,
 }
 
-pub(super) struct Group {
-    pub(super) rows: &'static [Row],
-    pub(super) run: fn(&mut Stage<'_>) -> Result<()>,
+pub(super) struct RowGroup {
+    pub(super) rows: &'static [BenchRow],
+    pub(super) run: fn(&mut RowStage<'_>) -> Result<()>,
 }
 
-const fn row(name: &'static str, time: f64) -> Row {
-    Row {
+const fn timed_row(name: &'static str, time: f64) -> BenchRow {
+    BenchRow {
         name,
-        goal: Goal::time(time),
+        goal: RowGoal::time_ratio(time),
     }
 }
 
 /// Every row, in the order of the table.
-pub(super) const GROUPS: &[Group] = &[
-    Group {
+pub(super) const GROUPS: &[RowGroup] = &[
+    RowGroup {
         rows: &[
-            row(cached::STAT, 1.1),
-            row(cached::NEGATIVE, 1.1),
-            row(cached::OPEN, 1.5),
+            timed_row(cached::STAT, 1.1),
+            timed_row(cached::NEGATIVE, 1.1),
+            timed_row(cached::OPEN, 1.5),
         ],
         run: cached::small_files,
     },
-    Group {
-        rows: &[row(cached::READ, 1.4), row(cached::SEQUENTIAL, 1.4)],
+    RowGroup {
+        rows: &[
+            timed_row(cached::READ, 1.4),
+            timed_row(cached::SEQUENTIAL, 1.4),
+        ],
         run: cached::one_file,
     },
-    Group {
-        rows: &[row(names::READDIR, 1.5), row(names::LS, 1.5)],
-        run: names::listings,
+    RowGroup {
+        rows: &[timed_row(names::READDIR, 1.5), timed_row(names::LS, 1.5)],
+        run: names::time_listings,
     },
-    Group {
-        rows: &[row(names::GIT, 1.2)],
+    RowGroup {
+        rows: &[timed_row(names::GIT, 1.2)],
         run: names::git_status,
     },
-    Group {
-        rows: &[row(files::TRAVERSE, 5.0)],
-        run: files::traverse,
+    RowGroup {
+        rows: &[timed_row(files::TRAVERSE, 5.0)],
+        run: files::traverse_cold,
     },
-    Group {
+    RowGroup {
         rows: &[
-            row(names::CREATE, 3.0),
-            row(names::RENAME, 3.0),
-            row(names::UNLINK, 3.0),
+            timed_row(names::CREATE, 3.0),
+            timed_row(names::RENAME, 3.0),
+            timed_row(names::UNLINK, 3.0),
         ],
-        run: names::life,
+        run: names::create_rename_unlink,
     },
-    Group {
-        rows: &[row(files::SYNCED, 2.5), row(files::REMOVE, 3.0)],
-        run: files::tree,
+    RowGroup {
+        rows: &[timed_row(files::SYNCED, 2.5), timed_row(files::REMOVE, 3.0)],
+        run: files::make_and_remove,
     },
-    Group {
-        rows: &[row(bulk::TAR, 2.0)],
-        run: bulk::tar,
+    RowGroup {
+        rows: &[timed_row(bulk::TAR, 2.0)],
+        run: bulk::unpack_tar,
     },
-    Group {
-        rows: &[row(bulk::XZ, 1.2)],
-        run: bulk::xz,
+    RowGroup {
+        rows: &[timed_row(bulk::XZ, 1.2)],
+        run: bulk::unpack_xz,
     },
-    Group {
-        rows: &[Row {
+    RowGroup {
+        rows: &[BenchRow {
             name: durable::THREADS,
-            goal: Goal {
+            goal: RowGoal {
                 time: Some(1.0),
                 cpu: None,
                 barriers: Some(0.25),
             },
         }],
-        run: durable::threads,
+        run: durable::create_in_threads,
     },
-    Group {
+    RowGroup {
         rows: &[
-            Row {
+            BenchRow {
                 name: durable::OVERWRITE,
-                goal: Goal {
+                goal: RowGoal {
                     time: Some(1.5),
                     cpu: None,
                     barriers: Some(1.0),
                 },
             },
-            Row {
+            BenchRow {
                 name: durable::APPEND,
-                goal: Goal::NONE,
+                goal: RowGoal::NONE,
             },
         ],
         run: durable::small_writes,
     },
-    Group {
+    RowGroup {
         rows: &[
-            Row {
+            BenchRow {
                 name: bulk::WRITE,
-                goal: Goal {
+                goal: RowGoal {
                     time: Some(1.4),
                     cpu: Some(4.0),
                     barriers: None,
                 },
             },
-            Row {
+            BenchRow {
                 name: bulk::READ_COLD,
-                goal: Goal {
+                goal: RowGoal {
                     time: Some(1.4),
                     cpu: Some(4.0),
                     barriers: None,
                 },
             },
         ],
-        run: bulk::stream,
+        run: bulk::stream_file,
     },
 ];
-
-/// Bytes that no file system can save itself from writing.
-fn noise(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let words = std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    });
-    words.flat_map(u64::to_le_bytes).take(bytes).collect()
-}

@@ -1,8 +1,9 @@
-//! One thing that is measured: how to mount it, make it durable, and ask what it did.
+//! One subject of the measurement: how it is mounted and made durable, and how its counters are
+//! read.
 
-use super::lab::run;
-use super::meter::Counts;
-use super::undo::{self, Undo};
+use super::meter::SubjectCounts;
+use super::programs::run_program;
+use super::undo::{self, UndoStep};
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
@@ -12,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SubjectKind {
     Ext4,
     Mirror,
     Teal,
     Juicefs,
 }
 
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
+impl SubjectKind {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
             Self::Mirror => "mirror",
@@ -30,8 +31,8 @@ impl Kind {
     }
 }
 
-pub(super) struct Subject {
-    pub(super) kind: Kind,
+pub(super) struct BenchSubject {
+    pub(super) kind: SubjectKind,
     /// The run's directory.
     lab: PathBuf,
     loop_device: PathBuf,
@@ -41,7 +42,7 @@ pub(super) struct Subject {
     pids: Vec<u32>,
 }
 
-/// Operation codes a mirror sees, as `teal status` names them.
+/// The operation codes that a mirror sees, as `teal status` names them.
 const OPCODES: &[(&str, &str)] = &[
     ("1", "lookup"),
     ("2", "forget"),
@@ -72,10 +73,10 @@ const OPCODES: &[(&str, &str)] = &[
     ("46", "lseek"),
 ];
 
-impl Subject {
-    pub(super) fn new(kind: Kind, lab: &Path, loop_device: &Path, program: PathBuf) -> Self {
+impl BenchSubject {
+    pub(super) fn new(kind: SubjectKind, lab: &Path, loop_device: &Path, program: PathBuf) -> Self {
         let (lab, loop_device) = (lab.to_owned(), loop_device.to_owned());
-        let point = lab.join(format!("mnt-{}", kind.name()));
+        let point = lab.join(format!("mnt-{}", kind.label()));
         Self {
             kind,
             lab,
@@ -87,44 +88,49 @@ impl Subject {
         }
     }
 
-    /// The directory rows work in.
-    pub(super) fn dir(&self) -> PathBuf {
-        if self.kind == Kind::Ext4 {
+    /// Returns the directory that rows work in.
+    pub(super) fn work_dir(&self) -> PathBuf {
+        if self.kind == SubjectKind::Ext4 {
             self.point.join("plain")
         } else {
             self.point.clone()
         }
     }
 
-    fn ext4(&self) -> PathBuf {
+    fn ext4_point(&self) -> PathBuf {
         self.lab.join("mnt-ext4")
     }
 
     pub(super) fn mount(&mut self) -> Result<()> {
         std::fs::create_dir_all(&self.point)?;
-        undo::note(Undo::Mount(self.point.clone()));
+        undo::note_undo(UndoStep::Mount(self.point.clone()));
         match self.kind {
-            Kind::Ext4 => {
-                run(Command::new("mount")
-                    .args(["-t", "ext4"])
-                    .arg(&self.loop_device)
-                    .arg(&self.point))?;
+            SubjectKind::Ext4 => {
+                run_program(
+                    Command::new("mount")
+                        .args(["-t", "ext4"])
+                        .arg(&self.loop_device)
+                        .arg(&self.point),
+                )?;
+                // The mirror and juicefs work in directories of this ext4.
                 for dir in ["plain", "mirrored", "juicefs"] {
                     std::fs::create_dir_all(self.point.join(dir))?;
                 }
             }
-            Kind::Mirror => self.start_mirror()?,
-            Kind::Teal => {
-                run(Command::new(&self.program)
-                    .arg("mount")
-                    .arg(self.lab.join("store.teal"))
-                    .arg(&self.point))?;
-                let pid = self.status()?["pid"]
+            SubjectKind::Mirror => self.start_mirror()?,
+            SubjectKind::Teal => {
+                run_program(
+                    Command::new(&self.program)
+                        .arg("mount")
+                        .arg(self.lab.join("store.teal"))
+                        .arg(&self.point),
+                )?;
+                let pid = self.teal_status()?["pid"]
                     .as_u64()
                     .context("status without pid")?;
                 self.pids = vec![u32::try_from(pid)?];
             }
-            Kind::Juicefs => self.start_juicefs()?,
+            SubjectKind::Juicefs => self.start_juicefs()?,
         }
         Ok(())
     }
@@ -134,7 +140,7 @@ impl Subject {
         // sessions.
         let mut child = Command::new("setsid")
             .arg(&self.program)
-            .arg(self.ext4().join("mirrored"))
+            .arg(self.ext4_point().join("mirrored"))
             .arg(&self.point)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -148,11 +154,11 @@ impl Subject {
     }
 
     fn start_juicefs(&mut self) -> Result<()> {
-        let home = self.ext4().join("juicefs");
+        let home = self.ext4_point().join("juicefs");
         let meta = format!("sqlite3://{}", home.join("meta.db").display());
         if !home.join("meta.db").exists() {
             let bucket = format!("{}/", home.join("chunks").display());
-            run(Command::new(&self.program).args([
+            run_program(Command::new(&self.program).args([
                 "format",
                 "-q",
                 &meta,
@@ -163,13 +169,15 @@ impl Subject {
                 &bucket,
             ]))?;
         }
-        run(Command::new(&self.program)
-            .args(["mount", "-d", "--no-usage-report", "--cache-dir"])
-            .arg(home.join("cache"))
-            .arg("--log")
-            .arg(self.lab.join("juicefs.log"))
-            .arg(&meta)
-            .arg(&self.point))?;
+        run_program(
+            Command::new(&self.program)
+                .args(["mount", "-d", "--no-usage-report", "--cache-dir"])
+                .arg(home.join("cache"))
+                .arg("--log")
+                .arg(self.lab.join("juicefs.log"))
+                .arg(&meta)
+                .arg(&self.point),
+        )?;
         let point = self.point.display().to_string();
         let processes = std::fs::read_dir("/proc")?.flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -179,30 +187,31 @@ impl Subject {
                 line.contains("juicefs") && line.contains(&point)
             })
         };
+        // juicefs runs as two processes, both with the mount point in their arguments.
         self.pids = pids.filter(ours).collect();
         Ok(())
     }
 
     pub(super) fn unmount(&mut self) -> Result<()> {
         match self.kind {
-            Kind::Teal => drop(run(Command::new(&self.program)
-                .arg("down")
-                .arg(&self.point))?),
-            Kind::Mirror => {
+            SubjectKind::Teal => drop(run_program(
+                Command::new(&self.program).arg("down").arg(&self.point),
+            )?),
+            SubjectKind::Mirror => {
                 if let Some(mut child) = self.mirror.take() {
-                    run(Command::new("umount").arg(&self.point))?;
+                    run_program(Command::new("umount").arg(&self.point))?;
                     drop(child.stdin.take());
                     child.wait()?;
                 }
             }
-            Kind::Ext4 => drop(run(Command::new("umount").arg(&self.point))?),
-            Kind::Juicefs => {
-                drop(run(Command::new(&self.program)
-                    .arg("umount")
-                    .arg(&self.point))?);
+            SubjectKind::Ext4 => drop(run_program(Command::new("umount").arg(&self.point))?),
+            SubjectKind::Juicefs => {
+                drop(run_program(
+                    Command::new(&self.program).arg("umount").arg(&self.point),
+                )?);
                 // The processes let go of their database, which lies on ext4, a little later.
-                let begun = super::meter::now();
-                while super::meter::now() - begun < 10.0
+                let begun = super::meter::monotonic_seconds();
+                while super::meter::monotonic_seconds() - begun < 10.0
                     && self
                         .pids
                         .iter()
@@ -218,18 +227,18 @@ impl Subject {
     /// Makes everything durable, in the way that reaches it: `syncfs` does not get through a FUSE
     /// mount. On TealFS an fsync of anything commits everything; the data of mirror and juicefs lie
     /// on ext4 by the time their writes return.
-    pub(super) fn commit(&self) -> Result<()> {
-        let dir = if self.kind == Kind::Teal {
-            self.dir()
+    pub(super) fn make_durable(&self) -> Result<()> {
+        let dir = if self.kind == SubjectKind::Teal {
+            self.work_dir()
         } else {
-            self.ext4()
+            self.ext4_point()
         };
         let open = rustix::fs::open(
             &dir,
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        if self.kind == Kind::Teal {
+        if self.kind == SubjectKind::Teal {
             rustix::fs::fsync(&open)?
         } else {
             rustix::fs::syncfs(&open)?
@@ -241,17 +250,19 @@ impl Subject {
         &self.pids
     }
 
-    fn status(&self) -> Result<Value> {
-        let said = run(Command::new(&self.program)
-            .args(["status", "--json"])
-            .arg(&self.point))?;
+    fn teal_status(&self) -> Result<Value> {
+        let said = run_program(
+            Command::new(&self.program)
+                .args(["status", "--json"])
+                .arg(&self.point),
+        )?;
         let mut said: Value = serde_json::from_str(&said)?;
         Ok(said[0].take())
     }
 
-    pub(super) fn counts(&mut self) -> Result<Counts> {
-        if self.kind == Kind::Teal {
-            return from_status(&self.status()?);
+    pub(super) fn read_counts(&mut self) -> Result<SubjectCounts> {
+        if self.kind == SubjectKind::Teal {
+            return from_status(&self.teal_status()?);
         }
         let name = self
             .loop_device
@@ -273,14 +284,14 @@ impl Subject {
     }
 }
 
-/// One line of a child's output; nothing is read ahead, since the child only answers.
+/// Reads one line of a child's output; nothing is read ahead, since the child only answers.
 fn line_of(child: &mut Child) -> Result<String> {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().context("no output")?).read_line(&mut line)?;
     Ok(line.trim().to_owned())
 }
 
-fn from_status(status: &Value) -> Result<Counts> {
+fn from_status(status: &Value) -> Result<SubjectCounts> {
     let pairs = |key: &str| -> Result<BTreeMap<String, u64>> {
         Ok(
             serde_json::from_value::<Vec<(String, u64)>>(status[key].clone())?
@@ -295,7 +306,7 @@ fn from_status(status: &Value) -> Result<Counts> {
             .copied()
             .with_context(|| format!("status without {name}"))
     };
-    Ok(Counts {
+    Ok(SubjectCounts {
         requests: pairs("requests")?,
         barriers: get("barriers")?,
         writes: get("writes")?,
@@ -305,14 +316,14 @@ fn from_status(status: &Value) -> Result<Counts> {
     })
 }
 
-/// Of `/sys/block/*/stat`: sectors are of 512 bytes whatever the device.
-fn from_block_stat(text: &str) -> Result<Counts> {
+/// Reads the counters of `/sys/block/*/stat`: its sectors are of 512 bytes on every device.
+fn from_block_stat(text: &str) -> Result<SubjectCounts> {
     let fields = text
         .split_whitespace()
         .map(str::parse)
         .collect::<Result<Vec<u64>, _>>()?;
     let get = |at: usize| fields.get(at).copied().context("a short stat");
-    Ok(Counts {
+    Ok(SubjectCounts {
         requests: BTreeMap::new(),
         barriers: get(15)?,
         writes: get(4)?,

@@ -1,7 +1,7 @@
-//! What must be undone before the program ends, however it ends.
+//! The list of things that must be undone before the program ends, however it ends.
 //!
 //! # Guarantees
-//! 1. What was noted is undone once, in reverse order: at the drop of the guard (return, error,
+//! 1. Every noted thing is undone once, in reverse order: at the drop of the guard (return, error,
 //!    panic), or on SIGINT and SIGTERM.
 
 use anyhow::Result;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// A thing that outlives the process unless somebody takes it away.
+/// A thing that outlives the process unless it is taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Undo {
+pub(crate) enum UndoStep {
     /// A mount point; its server ends with the mount.
     Mount(PathBuf),
     /// Programs that serve a mount point and do not end with the mount.
@@ -25,19 +25,20 @@ pub(crate) enum Undo {
     Process(u32),
 }
 
-/// Guards the list of what is there now.
-static NOTED: Mutex<Vec<Undo>> = Mutex::new(Vec::new());
+/// The things that exist now and must be undone. The lock is held only to add or take one.
+static NOTED: Mutex<Vec<UndoStep>> = Mutex::new(Vec::new());
 
-pub(crate) struct Guard;
+pub(crate) struct UndoGuard;
 
-impl Drop for Guard {
+impl Drop for UndoGuard {
     fn drop(&mut self) {
         undo_all();
     }
 }
 
-/// Undoes everything when it is dropped, or on a signal.
-pub(crate) fn guard() -> Result<Guard> {
+/// Returns a guard that undoes everything when it is dropped; a signal does so too.
+pub(crate) fn undo_at_exit() -> Result<UndoGuard> {
+    // The handler is installed before anything is noted.
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new()
         .name("undo".to_owned())
@@ -48,40 +49,42 @@ pub(crate) fn guard() -> Result<Guard> {
                 std::process::exit(130);
             }
         })?;
-    Ok(Guard)
+    Ok(UndoGuard)
 }
 
 /// Notes a thing that is about to exist.
-pub(crate) fn note(what: Undo) {
+pub(crate) fn note_undo(what: UndoStep) {
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    // A mount point may be noted again when it is mounted again.
     if !noted.contains(&what) {
         noted.push(what);
     }
 }
 
 fn undo_all() {
-    // Taken one by one: whoever comes second finds an empty list.
+    // Steps are taken one by one, so that a second caller finds the list shorter and undoes nothing
+    // twice.
     while let Some(what) = { NOTED.lock().unwrap_or_else(PoisonError::into_inner).pop() } {
         match &what {
-            Undo::Mount(point) => quietly("umount", &["-l"], point),
-            Undo::Loop(device) => quietly("losetup", &["-d"], device),
-            Undo::Tree(tree) => drop(std::fs::remove_dir_all(tree)),
-            Undo::Process(pid) => kill(*pid),
-            Undo::Servers(point) => servers(point).into_iter().for_each(kill),
+            UndoStep::Mount(point) => run_quietly("umount", &["-l"], point),
+            UndoStep::Loop(device) => run_quietly("losetup", &["-d"], device),
+            UndoStep::Tree(tree) => drop(std::fs::remove_dir_all(tree)),
+            UndoStep::Process(pid) => kill_process(*pid),
+            UndoStep::Servers(point) => servers_of(point).into_iter().for_each(kill_process),
         }
     }
 }
 
-/// A thing that is not there any more.
-pub(crate) fn forget(what: &Undo) {
+/// Forgets a thing that does not exist any more.
+pub(crate) fn forget_undo(what: &UndoStep) {
     NOTED
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .retain(|noted| noted != what);
 }
 
-/// The processes that were started with `point` as one of their arguments.
-pub(crate) fn servers(point: &Path) -> Vec<u32> {
+/// Returns the processes that were started with `point` as one of their arguments.
+pub(crate) fn servers_of(point: &Path) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_server = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -94,7 +97,7 @@ pub(crate) fn servers(point: &Path) -> Vec<u32> {
         .collect()
 }
 
-fn kill(pid: u32) {
+fn kill_process(pid: u32) {
     if let Some(pid) = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw)
@@ -103,7 +106,7 @@ fn kill(pid: u32) {
     }
 }
 
-fn quietly(program: &str, args: &[&str], last: &Path) {
+fn run_quietly(program: &str, args: &[&str], last: &Path) {
     drop(
         Command::new(program)
             .args(args)

@@ -17,16 +17,16 @@ const LIMITS: [(&str, u64, u64); 4] = [
     ("home-server", 1_790, 1_290),
 ];
 
-fn total(score: &Score, policy: &str) -> u64 {
+fn total(score: &DayScore, policy: &str) -> u64 {
     let run = score
         .runs
         .iter()
         .find(|run| run.policy.starts_with(policy))
         .expect("it was run");
-    run.report.total().get()
+    run.report.total_energy().get()
 }
 
-fn is_within_budget(scene: &Scene, report: &Report) -> bool {
+fn is_within_budget(scene: &PreparedReplay, report: &SimulationReport) -> bool {
     scene
         .machine
         .parts
@@ -43,12 +43,13 @@ fn is_within_budget(scene: &Scene, report: &Report) -> bool {
 
 #[test]
 fn on_a_short_day_ours_is_near_the_bound_and_keeps_all_limits() {
-    let sessions = sessions(&crate::root().join("crates/teal-study/days")).unwrap();
+    let sessions =
+        read_sessions(&crate::workspace::workspace_root().join("crates/teal-study/days")).unwrap();
     for (name, of_bound, of_time_out) in LIMITS {
-        let scene = scene(name, &sessions, SEED, (HOURS, habits(name).1)).unwrap();
-        let score = Score::of(&scene, 12).unwrap();
-        let ours = score.ours();
-        let spent = ours.total().get();
+        let scene = make_scene(name, &sessions, SEED, (HOURS, day_habits(name).1)).unwrap();
+        let score = DayScore::for_replay(&scene, 12).unwrap();
+        let ours = score.teal_report();
+        let spent = ours.total_energy().get();
         let best = total(&score, "time-out");
         println!(
             "{name}: {} of the bound, {} of the best time-out",
@@ -59,7 +60,7 @@ fn on_a_short_day_ours_is_near_the_bound_and_keeps_all_limits() {
             score
                 .runs
                 .iter()
-                .all(|run| run.report.total() >= score.least),
+                .all(|run| run.report.total_energy() >= score.least),
             "{name}: below the bound"
         );
         assert!(
@@ -73,9 +74,9 @@ fn on_a_short_day_ours_is_near_the_bound_and_keeps_all_limits() {
         );
         assert!(spent < total(&score, "always-on"), "{name}");
         assert!(
-            score.added(ours) <= 50,
+            score.added_waiting(ours) <= 50,
             "{name}: {} thousandths waited",
-            score.added(ours)
+            score.added_waiting(ours)
         );
         assert!(
             score

@@ -1,21 +1,21 @@
 //! One run of one test program, with an end.
 //!
 //! # Guarantees
-//! 1. It ends: at the deadline the program and everything it started are killed, and what they wait
-//!    for is taken away from them.
-//! 2. When it is over, nothing is left of it: processes, mounts, loop devices, network namespaces
-//!    and temporary files are gone, or what would not go is named.
+//! 1. A run ends: at the deadline the program and everything it started are killed, and the mounts
+//!    they wait for are taken away.
+//! 2. Nothing is left of a run when it is over: processes, mounts, loop devices, network namespaces
+//!    and temporary files are gone, or those that would not go are named.
 //! 3. A program that hangs is described before it is ended.
-//! 4. Programs may run beside each other: what one leaves is told by its mark, its process group
-//!    and its directories, and nothing of another is touched. The one look that cannot tell whose a
-//!    thing is (`abort_hidden`) waits until no other program runs.
+//! 4. Programs may run beside each other: the leftovers of one are known by its mark, its process
+//!    group and its directories, and nothing of another is touched. The one step that cannot tell
+//!    the owner of a connection (`abort_hidden`) waits until no other program runs.
 
-use super::bounded::{now, pause};
+use super::bounded::{pause_briefly, time_since_boot};
+use super::directories::{PREFIX, RunDirectories};
 use super::hung;
-use super::killed::PREFIX;
-use super::leftovers::{self, Look};
-use super::libtest::Outcome;
-use super::processes::{self, Mark, Process};
+use super::leftovers::{self, SystemSnapshot};
+use super::libtest::TestOutcome;
+use super::processes::{self, ProcessStat, RunMark};
 use super::times;
 use anyhow::{Context as _, Result};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -30,115 +30,110 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// Output kept of one run; the rest is shown, not kept.
+/// The bytes of output that are kept of one run; the rest is shown, not kept.
 const OUTPUT_MAX: usize = 8 << 20;
 /// Pieces of output on their way.
 const PIECES: usize = 64;
-/// How long a killed process may take to die, before more is tried.
+/// The time that a killed process may take to die, before more is tried.
 const DYING: Duration = Duration::from_secs(3);
 
-/// Where each run gets directories of its own: what is mounted or left in there is its.
-#[derive(Debug, Clone)]
-pub(super) struct Rooms {
-    /// For `$TMPDIR`: whoever a test becomes comes in.
-    pub(super) open: PathBuf,
-    /// For `$CARGO_TARGET_TMPDIR`, with room for whole stores.
-    pub(super) large: PathBuf,
-}
-
-/// How a run is made.
+/// The terms of a run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Course<'a> {
+pub(super) struct RunTerms<'a> {
     pub(super) limit: Duration,
-    /// How long what a program started may take to end by itself after it.
+    /// The time that processes which a program started may take to end by themselves after it.
     pub(super) grace: Duration,
-    pub(super) rooms: &'a Rooms,
+    pub(super) directories: &'a RunDirectories,
     pub(super) is_shown: bool,
-    /// Raised when everything is to end now.
+    /// Is set when everything is to end now.
     pub(super) stop: &'a AtomicBool,
-    /// Read by each program that runs; written to be the only one.
-    pub(super) beside: &'a RwLock<()>,
+    /// Locked for reading by each program that runs, and for writing by one that must be alone.
+    pub(super) running_lock: &'a RwLock<()>,
 }
 
-/// How a run ended.
+/// The ending of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// With this exit status; `None` after a signal.
+pub(super) enum RunEnding {
+    /// It ended with this exit status; `None` after a signal.
     Exit(Option<i32>),
-    /// Not at all before the deadline.
+    /// It did not end before the deadline.
     Hung,
-    /// With everything else, as somebody wished.
+    /// The user stopped the whole run.
     Stopped,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
-pub(super) struct Attempt {
-    pub(super) ending: Ending,
-    pub(super) outcome: Outcome,
-    /// What it said on both channels.
+pub(super) struct TestRun {
+    pub(super) ending: RunEnding,
+    pub(super) outcome: TestOutcome,
+    /// The output on both channels.
     pub(super) output: Vec<u8>,
-    /// What was running at the deadline, of the tests that were expected.
+    /// Those of the expected tests that were running at the deadline.
     pub(super) running: BTreeSet<String>,
-    /// What it did not take away itself.
-    pub(super) left: Vec<String>,
+    /// The things that it did not take away itself.
+    pub(super) leftovers: Vec<String>,
     /// Processor time of it and of its children that were waited for.
     pub(super) processor: Duration,
 }
 
 /// A piece of output.
-enum Piece {
+enum OutputPiece {
     Out(Vec<u8>),
     Err(Vec<u8>),
 }
 
 /// Output as it comes in.
-struct Hearing {
-    pieces: Receiver<Piece>,
-    outcome: Outcome,
+struct OutputCollector {
+    pieces: Receiver<OutputPiece>,
+    outcome: TestOutcome,
     output: Vec<u8>,
     line: Vec<u8>,
     is_shown: bool,
 }
 
-impl Hearing {
+impl OutputCollector {
     fn new(child: &mut Child, is_shown: bool) -> Result<Self> {
+        // The channel is bounded, so that a program that prints without end is slowed down instead
+        // of filling memory.
         let (sender, pieces) = sync_channel(PIECES);
-        read(
+        pump_output(
             child.stdout.take().context("no output")?,
             sender.clone(),
-            Piece::Out,
+            OutputPiece::Out,
         )?;
-        read(
+        pump_output(
             child.stderr.take().context("no output")?,
             sender,
-            Piece::Err,
+            OutputPiece::Err,
         )?;
         Ok(Self {
             pieces,
-            outcome: Outcome::default(),
+            outcome: TestOutcome::default(),
             output: Vec::new(),
             line: Vec::new(),
             is_shown,
         })
     }
 
-    /// Hears what is said within `limit`; whether there may be more.
-    fn hear(&mut self, limit: Duration) -> bool {
+    /// Receives a piece of output within `limit`, and returns whether there may be more.
+    fn receive_within(&mut self, limit: Duration) -> bool {
         match self.pieces.recv_timeout(limit) {
-            Ok(piece) => self.take(&piece),
+            Ok(piece) => self.take_piece(&piece),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,
         }
         true
     }
 
-    fn take(&mut self, piece: &Piece) {
-        let (Piece::Out(bytes) | Piece::Err(bytes)) = piece;
+    fn take_piece(&mut self, piece: &OutputPiece) {
+        let (OutputPiece::Out(bytes) | OutputPiece::Err(bytes)) = piece;
+        // Output beyond the limit is shown, but not kept.
+        debug_assert!(self.output.len() <= OUTPUT_MAX, "the limit was kept so far");
         let room = OUTPUT_MAX.saturating_sub(self.output.len());
         self.output
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
-        if let Piece::Err(_) = piece {
+        if let OutputPiece::Err(_) = piece {
             if self.is_shown {
                 let _ = std::io::stderr().write_all(bytes);
             }
@@ -147,17 +142,18 @@ impl Hearing {
         if self.is_shown {
             let _ = std::io::stdout().write_all(bytes);
         }
+        // A piece may end in the middle of a line.
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             if part.ends_with(b"\n") {
                 self.outcome
-                    .see(&String::from_utf8_lossy(&std::mem::take(&mut self.line)));
+                    .add_line(&String::from_utf8_lossy(&std::mem::take(&mut self.line)));
             }
         }
     }
 
-    /// A word of ours among the program's.
-    fn note(&mut self, text: &str) {
+    /// Adds a line of the runner's own to the output.
+    fn add_note(&mut self, text: &str) {
         self.output
             .extend_from_slice(format!("{text}\n").as_bytes());
         if self.is_shown {
@@ -166,10 +162,10 @@ impl Hearing {
     }
 }
 
-fn read(
+fn pump_output(
     mut from: impl Read + Send + 'static,
-    to: SyncSender<Piece>,
-    piece: fn(Vec<u8>) -> Piece,
+    to: SyncSender<OutputPiece>,
+    piece: fn(Vec<u8>) -> OutputPiece,
 ) -> Result<()> {
     let pump = move || {
         let mut buffer = vec![0; 1 << 16];
@@ -186,25 +182,33 @@ fn read(
 }
 
 /// Runs `command`, of which `expected` tests are known, to its end or to its deadline.
-pub(super) fn run(
+pub(super) fn run_to_end(
     name: &str,
     mut command: Command,
     expected: &BTreeSet<String>,
-    course: Course<'_>,
-) -> Result<Attempt> {
-    let start = now();
-    let mark = Mark::new();
-    let open = course.rooms.open.join(format!("{PREFIX}{}", mark.number()));
+    course: RunTerms<'_>,
+) -> Result<TestRun> {
+    let start = time_since_boot();
+    let mark = RunMark::new();
+    let open = course
+        .directories
+        .open
+        .join(format!("{PREFIX}{}", mark.run_number()));
     std::fs::create_dir(&open).with_context(|| open.display().to_string())?;
-    let places = [open, numbered(&course.rooms.large)?];
-    // As /tmp: some tests are run as somebody else.
+    let places = [open, numbered_dir(&course.directories.large)?];
+    // The directory is like /tmp, since some tests run as another user.
     std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
-    let beside = course.beside.read().unwrap_or_else(PoisonError::into_inner);
-    let look = Look::now();
+    let beside = course
+        .running_lock
+        .read()
+        .unwrap_or_else(PoisonError::into_inner);
+    // The snapshot is taken before the program starts: everything that appears later may be its.
+    let look = SystemSnapshot::take_now();
     command
-        .env(mark.name(), "1")
+        .env(mark.variable(), "1")
         .env("TMPDIR", &places[0])
         .env("CARGO_TARGET_TMPDIR", &places[1])
+        // A group of its own: a signal to it does not reach this program.
         .process_group(0);
     command
         .stdin(Stdio::null())
@@ -214,65 +218,75 @@ pub(super) fn run(
         .spawn()
         .with_context(|| format!("start {name}: {command:?}"))?;
     let leader = i32::try_from(child.id()).context("a process has a number")?;
-    let mut hearing = Hearing::new(&mut child, course.is_shown)?;
+    let mut hearing = OutputCollector::new(&mut child, course.is_shown)?;
 
-    let ended_early = watch(leader, start, &mut hearing, course);
+    let ended_early = watch_until_end(leader, start, &mut hearing, course);
     let mut running = BTreeSet::new();
-    if ended_early == Some(Ending::Hung) {
-        let unfinished = hearing.outcome.unfinished(expected);
-        running = hung::running(leader, &unfinished, &String::from_utf8_lossy(&hearing.line));
-        hearing.note(&format!(
+    if ended_early == Some(RunEnding::Hung) {
+        let unfinished = hearing.outcome.unfinished_tests(expected);
+        running = hung::running_tests(leader, &unfinished, &String::from_utf8_lossy(&hearing.line));
+        hearing.add_note(&format!(
             "\n{name} does not end: killed after {:.1} s",
-            (now() - start).as_secs_f64()
+            (time_since_boot() - start).as_secs_f64()
         ));
         running
             .iter()
-            .for_each(|test| hearing.note(&format!("running: {test}")));
-        hung::describe(&processes::of_run(&mark, leader))
+            .for_each(|test| hearing.add_note(&format!("running: {test}")));
+        hung::describe_processes(&processes::of_run(&mark, leader))
             .iter()
-            .for_each(|line| hearing.note(line));
+            .for_each(|line| hearing.add_note(line));
     }
     let mut left = Vec::new();
     if ended_early.is_none() {
         left.extend(
-            processes::wait(&mark, leader, course.grace)
+            processes::wait_for_run(&mark, leader, course.grace)
                 .iter()
-                .map(said),
+                .map(describe_process),
         );
     }
-    // The kernel keeps what the leader took until it is waited for.
+    // The kernel keeps the processor time of the leader until it is waited for.
     let processor = times::of_process(leader);
     drop(beside);
-    left.extend(end(&mark, leader, &look, &places, course.beside));
+    left.extend(kill_rest(
+        &mark,
+        leader,
+        &look,
+        &places,
+        course.running_lock,
+    ));
     let more = look
-        .clean(&places)
+        .clean_since(&places)
         .into_iter()
         .filter(|one| !left.contains(one))
         .collect::<Vec<_>>();
     left.extend(more);
-    // Only now may the number of the leader be used again. One that cannot be killed is not waited
-    // for.
+    // The number of the leader may be used again only now. A process that cannot be killed is not
+    // waited for.
     let status = child.try_wait()?;
-    let drained = now() + DYING;
-    while hearing.hear(drained.saturating_sub(now())) && now() < drained {}
-    left.extend(places.iter().flat_map(|place| sweep(place)));
-    let ending = ended_early.unwrap_or(Ending::Exit(status.and_then(|status| status.code())));
-    let Hearing {
+    // Pipes may still hold output, and a process that cannot be killed may hold them open.
+    let drained = time_since_boot() + DYING;
+    while hearing.receive_within(drained.saturating_sub(time_since_boot()))
+        && time_since_boot() < drained
+    {}
+    left.extend(places.iter().flat_map(|place| remove_run_dir(place)));
+    let ending = ended_early.unwrap_or(RunEnding::Exit(status.and_then(|status| status.code())));
+    let OutputCollector {
         outcome, output, ..
     } = hearing;
-    Ok(Attempt {
+    Ok(TestRun {
         ending,
         outcome,
         output,
         running,
-        left,
+        leftovers: left,
         processor,
     })
 }
 
 /// A new directory with the shortest name there is: the paths of sockets have a limit, and tests
 /// make some in there.
-fn numbered(room: &Path) -> Result<PathBuf> {
+fn numbered_dir(room: &Path) -> Result<PathBuf> {
+    // Another run may take a number at the same moment: making the directory decides.
     for number in 0.. {
         let place = room.join(format!("{number}"));
         match std::fs::create_dir(&place) {
@@ -287,70 +301,74 @@ fn numbered(room: &Path) -> Result<PathBuf> {
     unreachable!("some number is free")
 }
 
-/// Hears the program until it ends; `Some` if it was not by itself.
-fn watch(
+/// Receives output until the program ends. Returns the ending if it did not end by itself.
+fn watch_until_end(
     leader: i32,
     start: Duration,
-    hearing: &mut Hearing,
-    course: Course<'_>,
-) -> Option<Ending> {
+    hearing: &mut OutputCollector,
+    course: RunTerms<'_>,
+) -> Option<RunEnding> {
     loop {
-        if !hearing.hear(Duration::from_millis(10)) {
-            pause();
+        if !hearing.receive_within(Duration::from_millis(10)) {
+            pause_briefly();
         }
         if has_ended(leader) {
             return None;
         }
         if course.stop.load(Ordering::Relaxed) {
-            return Some(Ending::Stopped);
+            return Some(RunEnding::Stopped);
         }
-        if now() - start >= course.limit {
-            return Some(Ending::Hung);
+        if time_since_boot() - start >= course.limit {
+            return Some(RunEnding::Hung);
         }
     }
 }
 
-/// Returns whether our child has ended; its number stays taken.
+/// Returns whether the child has ended; its number stays taken.
 fn has_ended(leader: i32) -> bool {
+    // The child is not reaped (`NOWAIT`), so that its number is not given to another process.
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Pid::from_raw(leader)
         .is_none_or(|pid| waitid(WaitId::Pid(pid), how).map_or(true, |status| status.is_some()))
 }
 
-/// Kills what is left; what was in the way, and who will not die. A thread that waits for a FUSE
-/// file system which its own process served cannot die before the connection is aborted.
-fn end(
-    mark: &Mark,
+/// Kills the processes that are left. Returns the mounts that were in the way, and the processes
+/// that do not die. A thread that waits for a FUSE file system of its own process cannot die before
+/// the connection is aborted.
+fn kill_rest(
+    mark: &RunMark,
     leader: i32,
-    look: &Look,
+    look: &SystemSnapshot,
     places: &[PathBuf],
     beside: &RwLock<()>,
 ) -> Vec<String> {
-    if processes::kill(mark, leader, DYING).is_empty() {
+    // Most runs end here. What follows is for processes that wait for a file system of their own.
+    if processes::kill_run(mark, leader, DYING).is_empty() {
         return Vec::new();
     }
-    let mut left = look.abort(places);
-    if processes::kill(mark, leader, DYING).is_empty() {
+    let mut left = look.abort_mounts(places);
+    if processes::kill_run(mark, leader, DYING).is_empty() {
         return left;
     }
     // A connection without a mount may be of any program: the others come to their ends first.
+    // The write lock waits until no other program runs.
     let _alone = beside.write().unwrap_or_else(PoisonError::into_inner);
     look.abort_hidden();
-    let alive = processes::kill(mark, leader, DYING);
+    let alive = processes::kill_run(mark, leader, DYING);
     left.extend(
         alive
             .iter()
-            .map(|process| format!("{}, which cannot be killed", said(process))),
+            .map(|process| format!("{}, which cannot be killed", describe_process(process))),
     );
     left
 }
 
-fn said(process: &Process) -> String {
+fn describe_process(process: &ProcessStat) -> String {
     format!("process {} ({})", process.pid, process.name)
 }
 
-/// Removes a directory of the run; what was in there.
-fn sweep(place: &Path) -> Vec<String> {
+/// Removes a directory of the run, and returns the names of the files in it.
+fn remove_run_dir(place: &Path) -> Vec<String> {
     let names = std::fs::read_dir(place)
         .into_iter()
         .flatten()
@@ -359,7 +377,7 @@ fn sweep(place: &Path) -> Vec<String> {
     let left = names
         .map(|name| format!("file {}", place.join(name).display()))
         .collect();
-    // Never through a mount that would not go.
+    // A mount that could not be unmounted must not be emptied.
     if !leftovers::is_mounted_below(place) {
         let _ = std::fs::remove_dir_all(place);
     }

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Time since an arbitrary moment; it never goes back.
-pub(super) fn now() -> Duration {
+/// Returns the time since an arbitrary moment; it never goes back.
+pub(super) fn time_since_boot() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::new(
         time.tv_sec.unsigned_abs(),
@@ -18,14 +18,14 @@ pub(super) fn now() -> Duration {
     )
 }
 
-/// Lets a moment go by.
-pub(super) fn pause() {
+/// Waits for a moment.
+pub(super) fn pause_briefly() {
     std::thread::park_timeout(Duration::from_millis(20));
 }
 
-/// Returns what `work` sent within `limit`; a thread that hangs is left behind, with the rest of
-/// its work.
-pub(super) fn gather<T: Send + 'static>(
+/// Returns the values that `work` sent within `limit`; a thread that hangs is left behind, with the
+/// rest of its work.
+pub(super) fn gather_within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce(Sender<T>) + Send + 'static,
 ) -> Vec<T> {
@@ -38,19 +38,20 @@ pub(super) fn gather<T: Send + 'static>(
     {
         return all;
     }
-    let end = now() + limit;
-    while let Ok(one) = receiver.recv_timeout(end.saturating_sub(now())) {
+    // The deadline holds for all values together.
+    let end = time_since_boot() + limit;
+    while let Ok(one) = receiver.recv_timeout(end.saturating_sub(time_since_boot())) {
         all.push(one);
     }
     all
 }
 
-/// Returns what `work` returned, if it did within `limit`.
-pub(super) fn within<T: Send + 'static>(
+/// Returns the result of `work`, if it comes within `limit`.
+pub(super) fn run_within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    gather(limit, move |sender| drop(sender.send(work()))).pop()
+    gather_within(limit, move |sender| drop(sender.send(work()))).pop()
 }
 
 /// Returns whether a small program did its work within `limit`.
@@ -61,7 +62,7 @@ pub(super) fn is_done(limit: Duration, program: &str, args: &[&str]) -> bool {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    within(limit, move || {
+    run_within(limit, move || {
         command.status().is_ok_and(|status| status.success())
     })
     .unwrap_or(false)
@@ -74,13 +75,13 @@ mod tests {
     #[test]
     fn work_that_does_not_end_is_left_behind_and_what_it_said_is_kept() {
         let (keep, wait) = channel::<()>();
-        let said = gather(Duration::from_millis(50), move |sender| {
+        let said = gather_within(Duration::from_millis(50), move |sender| {
             sender.send(1).unwrap();
             let _ = wait.recv();
         });
         assert_eq!(said, [1]);
         drop(keep);
-        assert_eq!(within(Duration::from_secs(60), || 2), Some(2));
+        assert_eq!(run_within(Duration::from_secs(60), || 2), Some(2));
         assert!(is_done(Duration::from_secs(60), "true", &[]));
         assert!(!is_done(Duration::from_secs(60), "false", &[]));
     }

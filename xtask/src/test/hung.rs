@@ -1,17 +1,18 @@
-//! What a test program that does not end is waiting for.
+//! Describes a test program that does not end: its processes and threads, and the calls they wait
+//! in.
 //!
 //! # Guarantees
-//! 1. What could be learned is told even if one look hangs itself: it is told as it is found, and
-//!    looks are given up in time.
+//! 1. A description is as complete as possible even if reading one process hangs: lines are kept as
+//!    they are found, and reading is given up in time.
 
-use super::bounded::gather;
+use super::bounded::gather_within;
 use super::libtest;
-use super::processes::Process;
+use super::processes::ProcessStat;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How long looking may take.
+/// The time that the description may take.
 const LOOKING: Duration = Duration::from_secs(15);
 /// Threads told of one process, and frames of one thread's stack.
 const THREADS_MAX: usize = 64;
@@ -19,12 +20,12 @@ const FRAMES_MAX: usize = 16;
 /// The kernel keeps this much of the name of a thread, which is the name of its test.
 const THREAD_NAME: usize = 15;
 
-/// Every thread of every process: where in the kernel it is, and in which call.
-pub(super) fn describe(processes: &[Process]) -> Vec<String> {
+/// Describes every thread of every process: its place in the kernel, and its call.
+pub(super) fn describe_processes(processes: &[ProcessStat]) -> Vec<String> {
     let processes = processes.to_vec();
-    gather(LOOKING, move |sender| {
+    gather_within(LOOKING, move |sender| {
         for process in &processes {
-            let Process {
+            let ProcessStat {
                 pid,
                 parent,
                 state,
@@ -39,11 +40,12 @@ pub(super) fn describe(processes: &[Process]) -> Vec<String> {
                 .flatten()
                 .flatten();
             for task in tasks.take(THREADS_MAX) {
-                drop(sender.send(thread(&task.path().display().to_string())));
+                drop(sender.send(describe_thread(&task.path().display().to_string())));
             }
         }
         for process in processes {
-            // Last: this waits for a lock that a hung process may hold.
+            // The command line comes last: reading it waits for a lock that a hung process may
+            // hold.
             let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
             let words = String::from_utf8_lossy(&words).replace('\0', " ");
             drop(sender.send(format!("process {}: {}", process.pid, words.trim_end())));
@@ -51,7 +53,7 @@ pub(super) fn describe(processes: &[Process]) -> Vec<String> {
     })
 }
 
-fn thread(dir: &str) -> String {
+fn describe_thread(dir: &str) -> String {
     let read = |name: &str| {
         std::fs::read_to_string(format!("{dir}/{name}"))
             .unwrap_or_default()
@@ -75,14 +77,14 @@ fn thread(dir: &str) -> String {
     said
 }
 
-/// Returns which of the `unfinished` tests a program runs at this moment: its threads have their
-/// names, and with a single thread the name is the last thing it said.
-pub(super) fn running(
+/// Returns the `unfinished` tests that a program runs at this moment: its threads have their names,
+/// and with a single thread the last line of output has the name.
+pub(super) fn running_tests(
     leader: i32,
     unfinished: &BTreeSet<String>,
     last_line: &str,
 ) -> BTreeSet<String> {
-    let threads: Vec<String> = gather(LOOKING, move |sender| {
+    let threads: Vec<String> = gather_within(LOOKING, move |sender| {
         for task in std::fs::read_dir(format!("/proc/{leader}/task"))
             .into_iter()
             .flatten()
@@ -93,8 +95,10 @@ pub(super) fn running(
             );
         }
     });
-    let said = libtest::result(last_line).map(|(name, _)| name);
+    // With one thread, tests run on the main thread, which does not carry their names.
+    let said = libtest::parse_result(last_line).map(|(name, _)| name);
     let is_running = |name: &&String| {
+        // The kernel cuts the names of threads off.
         let start = name
             .as_bytes()
             .get(..THREAD_NAME)
@@ -109,7 +113,7 @@ pub(super) fn running(
 
 #[cfg(test)]
 mod tests {
-    use super::super::processes::{Mark, of_run};
+    use super::super::processes::{RunMark, of_run};
     use super::*;
     use std::sync::mpsc::channel;
 
@@ -130,13 +134,13 @@ mod tests {
                 .collect::<BTreeSet<_>>()
         };
         let unfinished = names(&[name, "another", "third"]);
-        let start = super::super::bounded::now();
+        let start = super::super::bounded::time_since_boot();
         // A thread gives itself its name when it begins.
-        while running(me, &unfinished, "").is_empty() {
-            assert!(super::super::bounded::now() - start < Duration::from_secs(60));
+        while running_tests(me, &unfinished, "").is_empty() {
+            assert!(super::super::bounded::time_since_boot() - start < Duration::from_secs(60));
         }
         assert_eq!(
-            running(me, &unfinished, "test another ... "),
+            running_tests(me, &unfinished, "test another ... "),
             names(&[name, "another"])
         );
         let mut child = std::process::Command::new("sleep")
@@ -144,7 +148,7 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let said = describe(&of_run(&Mark::new(), pid)).join("\n");
+        let said = describe_processes(&of_run(&RunMark::new(), pid)).join("\n");
         child.kill().unwrap();
         child.wait().unwrap();
         drop(keep);

@@ -1,11 +1,11 @@
-//! What runs left that were killed: they could not take it away themselves.
+//! The leftovers of runs that were killed and could not take them away themselves.
 //!
 //! # Guarantees
 //! 1. Processes, mounts and directories of runs that are over are taken away before the first
 //!    program runs, and named.
 //! 2. Nothing of a run that goes on is touched, in this workspace or in another.
 
-use super::attempt::Rooms;
+use super::directories::{PREFIX, RunDirectories};
 use super::leftovers::{clean_dead, is_mounted_below};
 use super::processes::{is_runner, kill_orphans};
 use anyhow::{Context as _, Result};
@@ -14,28 +14,26 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long killed processes may take to die.
+/// The time that killed processes may take to die.
 const DYING: Duration = Duration::from_secs(5);
-/// How the directories begin that runs have in the open place; the number of the program comes
-/// next.
-pub(super) const PREFIX: &str = "teal-";
 
-/// Held as long as runs have directories in a place.
+/// A claim on a place, held as long as runs have directories there.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct DirectoryClaim {
     directory: OwnedFd,
     is_alone: bool,
 }
 
-impl Claim {
+impl DirectoryClaim {
     /// Claims `place` for runs of this program, beside those of others.
-    pub(super) fn on(place: &Path) -> Result<Self> {
+    pub(super) fn claim_dir(place: &Path) -> Result<Self> {
         let said = || place.display().to_string();
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(place, how, Mode::empty()).with_context(said)?;
+        // Being alone in the place means that every numbered directory there is left over.
         let is_alone = flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok();
         if !is_alone {
-            // One that cleans is waited for.
+            // A program that is cleaning has the lock exclusively, and is waited for.
             flock(&directory, FlockOperation::LockShared).with_context(said)?;
         }
         Ok(Self {
@@ -44,17 +42,18 @@ impl Claim {
         })
     }
 
-    /// Takes away what others left in `rooms`, of which the large one was claimed; what that was.
-    pub(super) fn clean(&self, rooms: &Rooms) -> Result<Vec<String>> {
+    /// Takes away the leftovers of killed runs in `rooms`, of which the large one was claimed.
+    /// Returns their names.
+    pub(super) fn clean_dead_runs(&self, rooms: &RunDirectories) -> Result<Vec<String>> {
         let mut found: Vec<String> = kill_orphans(DYING)
             .iter()
             .map(|process| format!("process {} ({})", process.pid, process.name))
             .collect();
-        let mut places: Vec<PathBuf> = entries(&rooms.open)
+        let mut places: Vec<PathBuf> = dir_entries(&rooms.open)
             .filter(|dir| is_of_the_dead(dir))
             .collect();
         if self.is_alone {
-            places.extend(entries(&rooms.large).filter(|dir| is_numbered(dir)));
+            places.extend(dir_entries(&rooms.large).filter(|dir| is_numbered(dir)));
         }
         found.extend(clean_dead(std::slice::from_ref(&rooms.large)));
         found.extend(clean_dead(&places));
@@ -78,7 +77,7 @@ impl Claim {
     }
 }
 
-fn entries(place: &Path) -> impl Iterator<Item = PathBuf> {
+fn dir_entries(place: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(place)
         .into_iter()
         .flatten()
@@ -129,12 +128,12 @@ mod tests {
             std::fs::write(dir.join("store"), "x").unwrap();
         };
         kept.iter().chain([&dead, &stale, &foreign]).for_each(make);
-        let rooms = Rooms {
+        let rooms = RunDirectories {
             open,
             large: large.clone(),
         };
-        let first = Claim::on(&large).unwrap();
-        let found = first.clean(&rooms).unwrap();
+        let first = DirectoryClaim::claim_dir(&large).unwrap();
+        let found = first.clean_dead_runs(&rooms).unwrap();
         for gone in [&dead, &stale] {
             assert!(
                 found.contains(&gone.display().to_string()) && !gone.exists(),
@@ -142,8 +141,8 @@ mod tests {
             );
         }
         make(&stale);
-        let second = Claim::on(&large).unwrap();
-        let found = second.clean(&rooms).unwrap();
+        let second = DirectoryClaim::claim_dir(&large).unwrap();
+        let found = second.clean_dead_runs(&rooms).unwrap();
         assert!(
             stale.exists() && !found.contains(&stale.display().to_string()),
             "the first may have made it: {found:?}"
@@ -156,7 +155,7 @@ mod tests {
         );
         drop((first, second));
         assert!(
-            Claim::on(&large).unwrap().is_alone,
+            DirectoryClaim::claim_dir(&large).unwrap().is_alone,
             "a claim ends with its program"
         );
     }

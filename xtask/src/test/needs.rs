@@ -1,4 +1,4 @@
-//! What the tests need from the machine, and how it gets there.
+//! The programs and packages that the tests need, and their installation.
 
 use anyhow::Result;
 use std::path::Path;
@@ -37,19 +37,20 @@ const TOOLS: &[(&str, &str)] = &[("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
 
 /// Installs the missing [`PACKAGES`].
 pub(super) fn install_packages() -> Result<()> {
-    if let Err(list) = install(PACKAGES) {
+    if let Err(list) = install_missing(PACKAGES) {
         println!(
-            "could not install them: tests that need them will fail. As root: apt-get install {list}"
+            "could not install them: tests that need them will fail. As root: apt-get install \
+                {list}"
         );
     }
     Ok(())
 }
 
-/// Installs what of `packages` is missing.
+/// Installs those of `packages` that are missing.
 ///
 /// # Errors
 /// Their names.
-pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
+pub(crate) fn install_missing(packages: &[&str]) -> Result<(), String> {
     let missing: Vec<&str> = packages
         .iter()
         .copied()
@@ -58,21 +59,24 @@ pub(crate) fn install(packages: &[&str]) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
+    // The names are printed first, so that the user knows what the command does to the machine.
     let list = missing.join(" ");
     println!("these Debian packages are needed, installing them: {list}");
-    let update = apt(&["update", "-q"]);
+    let update = run_apt(&["update", "-q"]);
     let done = update
-        && apt(&[
-            &["install", "-y", "-q", "--no-install-recommends"],
-            missing.as_slice(),
-        ]
-        .concat());
+        && run_apt(
+            &[
+                &["install", "-y", "-q", "--no-install-recommends"],
+                missing.as_slice(),
+            ]
+            .concat(),
+        );
     if done { Ok(()) } else { Err(list) }
 }
 
-/// Mounts the file system through which FUSE connections are aborted, where it belongs, if nobody
-/// has. Without it, a process that waits for a file system of its own that was unmounted lazily
-/// cannot be ended.
+/// Mounts the file system through which FUSE connections are aborted at its usual place, unless it
+/// is mounted. Without it, a process that waits for a file system of its own that was unmounted
+/// lazily cannot be ended.
 pub(super) fn mount_fuse_control() {
     let point = Path::new("/sys/fs/fuse/connections");
     let table = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -106,7 +110,7 @@ fn is_installed(package: &str) -> bool {
 
 /// Returns whether `apt-get` with `args` did its work, as root or through `sudo` if that asks for
 /// nothing.
-fn apt(args: &[&str]) -> bool {
+fn run_apt(args: &[&str]) -> bool {
     let is_root = Command::new("id")
         .arg("-u")
         .output()
@@ -129,7 +133,7 @@ fn apt(args: &[&str]) -> bool {
 
 /// Builds the missing [`TOOLS`] into `tools`, which later runs find again.
 pub(super) fn install_tools(tools: &Path) -> Result<()> {
-    let list = crate::cargo()
+    let list = crate::workspace::cargo_command()
         .args(["install", "--list", "--root"])
         .arg(tools)
         .output()?
@@ -148,7 +152,7 @@ pub(super) fn install_tools(tools: &Path) -> Result<()> {
         "the tests need these outside suites, building them in {}: {text}",
         tools.display()
     );
-    let done = crate::cargo()
+    let done = crate::workspace::cargo_command()
         .args(["install", "--locked", "--force", "--root"])
         .arg(tools)
         .args(&missing)

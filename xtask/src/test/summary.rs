@@ -1,26 +1,26 @@
-//! Adds up what the test programs say.
+//! Adds up the results of the test programs.
 
-use super::times::{Spent, Stopwatch, table};
-use super::verdict::Verdict;
+use super::times::{Stopwatch, TimeSpent, format_times};
+use super::verdict::TestVerdict;
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// The results of a run.
 #[derive(Debug, Default)]
-pub(super) struct Summary {
-    total: Verdict,
+pub(super) struct TestSummary {
+    total: TestVerdict,
     reasons: Vec<String>,
     left: Vec<String>,
-    times: Vec<(Spent, String)>,
-    /// What all programs took together.
-    whole: Spent,
-    /// Where the output of what did not pass is.
+    times: Vec<(TimeSpent, String)>,
+    /// The time of all programs together.
+    whole: TimeSpent,
+    /// The files with the output of programs that did not pass.
     outputs: Vec<String>,
 }
 
-impl Summary {
-    /// Adds what came of one program.
-    pub(super) fn add(&mut self, verdict: Verdict) {
+impl TestSummary {
+    /// Adds the verdict on one program.
+    pub(super) fn add(&mut self, verdict: TestVerdict) {
         self.total.passed += verdict.passed;
         self.total.failed += verdict.failed;
         self.total.skipped += verdict.skipped;
@@ -28,26 +28,31 @@ impl Summary {
     }
 
     /// Counts tests that said they could not run as skipped instead of passed.
-    pub(super) fn skip(&mut self, reasons: Vec<String>) {
+    pub(super) fn add_skipped(&mut self, reasons: Vec<String>) {
+        // A skipped test returns normally, and was counted as passed by its harness.
         let skips = (reasons.len() as u64).min(self.total.passed);
+        debug_assert!(
+            skips <= self.total.passed,
+            "only passed tests can have been skipped"
+        );
         self.total.passed -= skips;
         self.total.skipped += skips;
         self.reasons.extend(reasons);
     }
 
-    /// What a program left behind.
-    pub(super) fn left(&mut self, program: &str, what: Vec<String>) {
+    /// Adds the things that a program left behind.
+    pub(super) fn add_leftovers(&mut self, program: &str, what: Vec<String>) {
         self.left
             .extend(what.iter().map(|one| format!("{program}: {one}")));
     }
 
-    /// What a program took.
-    pub(super) fn took(&mut self, program: &str, spent: Spent) {
+    /// Adds the time of a program.
+    pub(super) fn add_time(&mut self, program: &str, spent: TimeSpent) {
         self.times.push((spent, program.to_owned()));
     }
 
-    /// What all programs took together, from the start of the first to the end of the last.
-    pub(super) fn took_together(&mut self, watch: Stopwatch) {
+    /// Sets the time of all programs together, from the start of the first to the end of the last.
+    pub(super) fn set_total_time(&mut self, watch: Stopwatch) {
         let processor = self.times.iter().map(|(spent, _)| spent.processor).sum();
         self.whole = watch.stop(processor);
     }
@@ -61,8 +66,8 @@ impl Summary {
         self.outputs.extend(other.outputs);
     }
 
-    /// Where the output of a program that did not pass is kept.
-    pub(super) fn kept(&mut self, program: &str, file: &Path) {
+    /// Adds the file with the output of a program that did not pass.
+    pub(super) fn add_output_file(&mut self, program: &str, file: &Path) {
         self.outputs
             .push(format!("what {program} said is in {}", file.display()));
     }
@@ -71,10 +76,10 @@ impl Summary {
         self.total.failed == 0 && self.total.passed > 0
     }
 
-    /// Returns what each program took, what was left behind, skipped and failed; the last line is
-    /// the count.
-    pub(super) fn report(&self) -> String {
-        let mut out = table(&self.times, &self.whole);
+    /// Returns the times, the things left behind, the skipped and the failed tests; the last line
+    /// has the counts.
+    pub(super) fn to_report(&self) -> String {
+        let mut out = format_times(&self.times, &self.whole);
         self.left
             .iter()
             .for_each(|one| _ = writeln!(out, "left behind by {one}"));
@@ -89,7 +94,7 @@ impl Summary {
         if self.total.passed + self.total.failed == 0 {
             out.push_str("no test ran\n");
         }
-        let Verdict {
+        let TestVerdict {
             passed,
             failed,
             skipped,
@@ -105,29 +110,29 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn passed(passed: u64) -> Verdict {
-        Verdict {
+    fn passed(passed: u64) -> TestVerdict {
+        TestVerdict {
             passed,
-            ..Verdict::default()
+            ..TestVerdict::default()
         }
     }
 
     #[test]
     fn results_of_all_programs_are_added_up() {
-        let mut summary = Summary::default();
-        summary.add(Verdict {
+        let mut summary = TestSummary::default();
+        summary.add(TestVerdict {
             passed: 3,
             skipped: 1,
-            ..Verdict::default()
+            ..TestVerdict::default()
         });
-        summary.add(Verdict {
+        summary.add(TestVerdict {
             passed: 4,
             failed: 2,
             failures: vec!["x: a::b".into()],
-            ..Verdict::default()
+            ..TestVerdict::default()
         });
         assert_eq!(
-            summary.report(),
+            summary.to_report(),
             "failed: x: a::b\n7 passed, 2 failed, 1 skipped"
         );
         assert!(!summary.is_good());
@@ -135,11 +140,11 @@ mod tests {
 
     #[test]
     fn a_test_that_could_not_run_is_skipped_not_passed() {
-        let mut summary = Summary::default();
+        let mut summary = TestSummary::default();
         summary.add(passed(3));
-        summary.skip(vec!["mount: no /dev/fuse".into()]);
+        summary.add_skipped(vec!["mount: no /dev/fuse".into()]);
         assert_eq!(
-            summary.report(),
+            summary.to_report(),
             "skipped: mount: no /dev/fuse\n2 passed, 0 failed, 1 skipped"
         );
         assert!(summary.is_good());
@@ -147,9 +152,9 @@ mod tests {
 
     #[test]
     fn no_test_at_all_is_a_failure() {
-        let summary = Summary::default();
+        let summary = TestSummary::default();
         assert_eq!(
-            summary.report(),
+            summary.to_report(),
             "no test ran\n0 passed, 0 failed, 0 skipped"
         );
         assert!(!summary.is_good());
@@ -157,21 +162,21 @@ mod tests {
 
     #[test]
     fn what_programs_took_stands_first_and_what_failed_above_the_last_line() {
-        let mut summary = Summary::default();
-        let spent = |wall| Spent {
+        let mut summary = TestSummary::default();
+        let spent = |wall| TimeSpent {
             wall: Duration::from_secs(wall),
-            ..Spent::default()
+            ..TimeSpent::default()
         };
-        summary.took("quick", spent(1));
-        summary.took("slow", spent(12));
-        summary.add(Verdict {
+        summary.add_time("quick", spent(1));
+        summary.add_time("slow", spent(12));
+        summary.add(TestVerdict {
             failed: 1,
             failures: vec!["x: a".into()],
             ..passed(1)
         });
-        summary.kept("x", Path::new("x.txt"));
-        summary.left("x", vec!["mount of tmpfs at /m".into()]);
-        let report = summary.report();
+        summary.add_output_file("x", Path::new("x.txt"));
+        summary.add_leftovers("x", vec!["mount of tmpfs at /m".into()]);
+        let report = summary.to_report();
         let lines: Vec<&str> = report.lines().collect();
         assert!(
             lines[1].ends_with(" slow") && lines[2].ends_with(" quick"),

@@ -1,24 +1,25 @@
-//! What test programs take: time, processors, and how busy the machine is meanwhile.
+//! The times of test programs: wall time, processor time, and the load of the machine meanwhile.
 //!
 //! # Guarantees
-//! 1. A table of every program, the longest first, ends with what the whole command takes, but for
+//! 1. A table of every program, the longest first, ends with the time of the whole command without
 //!    building: from the start of the first program to the end of the last one. Programs run beside
 //!    each other, so this is less than the sum of the lines above.
 //!
 //! The processor time of a program is that of its own process and of the children it waited for, as
-//! the kernel adds it up. Daemons are not among them: what they take shows in the column of the
-//! machine, as does what runs beside the program.
+//! the kernel adds it up. Daemons are not among them: their time shows in the column of the
+//! machine, as does that of other programs beside it.
 
-use super::bounded::now;
+use super::bounded::time_since_boot;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What the kernel counts processor time in, on every architecture: a hundredth of a second.
+/// The unit in which the kernel counts processor time on every architecture: a hundredth of a
+/// second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What one program took.
+/// The time that one program took.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Spent {
+pub(super) struct TimeSpent {
     /// From its start until nothing of it was left.
     pub(super) wall: Duration,
     /// Processor time of it and of its children that were waited for.
@@ -27,7 +28,7 @@ pub(super) struct Spent {
     pub(super) machine: Duration,
 }
 
-/// The time, and what the machine had worked by then.
+/// A start time, and the processor time of the machine by then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stopwatch {
     begin: Duration,
@@ -37,17 +38,17 @@ pub(super) struct Stopwatch {
 impl Stopwatch {
     pub(super) fn start() -> Self {
         Self {
-            begin: now(),
-            machine: machine(),
+            begin: time_since_boot(),
+            machine: machine_time(),
         }
     }
 
-    /// Returns what has passed since the start, in which something took `processor`.
-    pub(super) fn stop(self, processor: Duration) -> Spent {
-        Spent {
-            wall: now().saturating_sub(self.begin),
+    /// Returns the time since the start, of which a program took `processor`.
+    pub(super) fn stop(self, processor: Duration) -> TimeSpent {
+        TimeSpent {
+            wall: time_since_boot().saturating_sub(self.begin),
             processor,
-            machine: machine().saturating_sub(self.machine),
+            machine: machine_time().saturating_sub(self.machine),
         }
     }
 }
@@ -59,12 +60,12 @@ pub(super) fn of_process(pid: i32) -> Duration {
     of_stat(&stat).unwrap_or_default()
 }
 
-fn machine() -> Duration {
+fn machine_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     of_machine(&stat).unwrap_or_default()
 }
 
-fn ticks(count: u64) -> Duration {
+fn ticks_to_time(count: u64) -> Duration {
     TICK * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -73,7 +74,10 @@ fn of_stat(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let field = |number: usize| fields.get(number)?.parse::<u64>().ok();
-    Some(ticks(field(11)? + field(12)? + field(13)? + field(14)?))
+    // Fields are counted behind the name, from the state on.
+    Some(ticks_to_time(
+        field(11)? + field(12)? + field(13)? + field(14)?,
+    ))
 }
 
 /// The first line of `/proc/stat` without what was idle or waiting: `cpu user nice system idle
@@ -86,21 +90,22 @@ fn of_machine(stat: &str) -> Option<Duration> {
         .split_whitespace()
         .collect();
     let field = |number: usize| fields.get(number)?.parse::<u64>().ok();
-    Some(ticks(
+    Some(ticks_to_time(
         field(0)? + field(1)? + field(2)? + field(5)? + field(6)?,
     ))
 }
 
 /// Returns a line for each program and one for the `whole`; nothing if there is none.
-pub(super) fn table(times: &[(Spent, String)], whole: &Spent) -> String {
+pub(super) fn format_times(times: &[(TimeSpent, String)], whole: &TimeSpent) -> String {
     let mut out = String::new();
     if times.is_empty() {
         return out;
     }
-    let mut sorted: Vec<&(Spent, String)> = times.iter().collect();
+    let mut sorted: Vec<&(TimeSpent, String)> = times.iter().collect();
+    // The longest first.
     sorted.sort_by(|a, b| b.cmp(a));
     out.push_str("  wall s     cpu s  machine cpu s  program\n");
-    let mut line = |spent: &Spent, name: &str| {
+    let mut line = |spent: &TimeSpent, name: &str| {
         let [wall, processor, machine] =
             [spent.wall, spent.processor, spent.machine].map(|time| time.as_secs_f64());
         let _ = writeln!(out, "{wall:8.1}  {processor:8.1}  {machine:13.1}  {name}");
@@ -119,7 +124,7 @@ mod tests {
     fn the_longest_stands_first_and_the_whole_last() {
         let spent = |wall, processor, machine| {
             let [wall, processor, machine] = [wall, processor, machine].map(Duration::from_secs);
-            Spent {
+            TimeSpent {
                 wall,
                 processor,
                 machine,
@@ -133,12 +138,12 @@ mod tests {
     12.0       3.0            9.0  slow
      1.0       2.0            2.0  quick
     12.5       5.0           10.0  all 2 programs\n";
-        let whole = Spent {
+        let whole = TimeSpent {
             wall: Duration::from_millis(12_500),
             ..spent(0, 5, 10)
         };
-        assert_eq!(table(&times, &whole), expected);
-        assert_eq!(table(&[], &Spent::default()), "");
+        assert_eq!(format_times(&times, &whole), expected);
+        assert_eq!(format_times(&[], &TimeSpent::default()), "");
     }
 
     #[test]

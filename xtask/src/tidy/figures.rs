@@ -15,180 +15,19 @@ mod circles;
 mod measure;
 mod pattern;
 mod ratchet;
+mod rules;
+mod sources;
 mod vocabulary;
 
-use super::Finding;
+use super::finding::Finding;
 use anyhow::Result;
-use measure::{CrateFigures, CrateSources};
+use measure::CrateFigures;
 use ratchet::Ratchet;
+use rules::RULES;
+use sources::CrateSources;
 use std::collections::BTreeMap;
 use std::path::Path;
 use vocabulary::Vocabulary;
-
-/// One column of the table in the chapter *Words* of the style guide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Figure {
-    OneWordTypes,
-    SharedTypeNames,
-    OneWordFunctions,
-    TokensPerLine,
-    MedianFunctionTokens,
-    LongestFunctionTokens,
-    ClosuresPerThousandLines,
-    WideLines,
-    RiddlesPerThousandWords,
-    ClauseComments,
-    InnerComments,
-    AssertionsPerThousandLines,
-    LargestCircle,
-}
-
-/// Says which direction of a [`Figure`] is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Better {
-    Lower,
-    Higher,
-}
-
-/// What is fixed about a [`Figure`]: its names, its aim, and how much worse it may become before
-/// tidy objects.
-struct FigureRule {
-    figure: Figure,
-    /// The key in `xtask/words.toml`.
-    key: &'static str,
-    /// The heading of the column in the printed table.
-    heading: &'static str,
-    aim: f64,
-    /// A merge of two branches may worsen a figure by this much: each branch was measured without
-    /// the other's lines.
-    tolerance: f64,
-    better: Better,
-}
-
-const fn rule(
-    figure: Figure,
-    key: &'static str,
-    heading: &'static str,
-    aim: f64,
-    tolerance: f64,
-    better: Better,
-) -> FigureRule {
-    FigureRule {
-        figure,
-        key,
-        heading,
-        aim,
-        tolerance,
-        better,
-    }
-}
-
-const RULES: &[FigureRule] = &[
-    rule(
-        Figure::OneWordTypes,
-        "one-word-types",
-        "types 1w%",
-        25.0,
-        3.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::SharedTypeNames,
-        "shared-type-names",
-        "share%",
-        5.0,
-        3.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::OneWordFunctions,
-        "one-word-functions",
-        "fns 1w%",
-        45.0,
-        2.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::TokensPerLine,
-        "tokens-per-line",
-        "tok/line",
-        7.5,
-        0.3,
-        Better::Lower,
-    ),
-    rule(
-        Figure::MedianFunctionTokens,
-        "median-function-tokens",
-        "fn med",
-        60.0,
-        5.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::LongestFunctionTokens,
-        "longest-function-tokens",
-        "fn most",
-        300.0,
-        30.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::ClosuresPerThousandLines,
-        "closures-per-1000-lines",
-        "closures",
-        25.0,
-        3.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::WideLines,
-        "lines-over-100-columns",
-        "wide",
-        0.0,
-        5.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::RiddlesPerThousandWords,
-        "riddles-per-1000-words",
-        "riddles",
-        1.0,
-        1.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::ClauseComments,
-        "clause-comments",
-        "clause%",
-        1.0,
-        1.0,
-        Better::Lower,
-    ),
-    rule(
-        Figure::InnerComments,
-        "comments-inside-functions",
-        "inner%",
-        4.0,
-        0.3,
-        Better::Higher,
-    ),
-    rule(
-        Figure::AssertionsPerThousandLines,
-        "assertions-per-1000-lines",
-        "asserts",
-        5.0,
-        0.5,
-        Better::Higher,
-    ),
-    rule(
-        Figure::LargestCircle,
-        "largest-import-circle",
-        "circle%",
-        15.0,
-        3.0,
-        Better::Lower,
-    ),
-];
 
 /// The name of the row that sums up all crates.
 const WORKSPACE: &str = "workspace";
@@ -204,21 +43,22 @@ pub(super) enum FiguresMode {
 
 /// Measures every crate below `root`, and returns a finding for each figure that has become worse.
 pub(super) fn check_tree(root: &Path, mode: FiguresMode) -> Result<Vec<Finding>> {
-    let crates = measure::read_crates(root)?;
+    let crates = sources::read_crates(root)?;
     let rows = rows_of(&crates);
     let mut ratchet = Ratchet::read(root)?;
     let mut vocabulary = Vocabulary::read(root)?;
     if mode != FiguresMode::Check {
-        print!("{}", table(&rows));
+        print!("{}", format_figures(&rows));
     }
+    // Recording comes before checking, so that improved figures pass at once.
     if mode == FiguresMode::PrintAndWrite {
-        ratchet.improve(&rows);
+        ratchet.record_better(&rows);
         ratchet.write(root)?;
-        vocabulary.improve(&crates);
+        vocabulary.record_fewer(&crates);
         vocabulary.write(root)?;
     }
-    let mut findings = ratchet.check(&rows);
-    findings.extend(vocabulary.check(&crates));
+    let mut findings = ratchet.check_figures(&rows);
+    findings.extend(vocabulary.check_words(&crates));
     Ok(findings)
 }
 
@@ -227,7 +67,7 @@ pub(super) fn check_tree(root: &Path, mode: FiguresMode) -> Result<Vec<Finding>>
 fn rows_of(crates: &[CrateSources]) -> BTreeMap<String, CrateFigures> {
     let mut rows: BTreeMap<_, _> = crates
         .iter()
-        .map(|sources| (sources.name.clone(), sources.figures()))
+        .map(|sources| (sources.name.clone(), sources.measure_figures()))
         .collect();
     rows.insert(WORKSPACE.to_owned(), measure::figures_of_all(crates));
     rows
@@ -235,7 +75,7 @@ fn rows_of(crates: &[CrateSources]) -> BTreeMap<String, CrateFigures> {
 
 /// Returns the table that `--figures` prints: a line for each crate, then the workspace, then the
 /// aims.
-fn table(rows: &BTreeMap<String, CrateFigures>) -> String {
+fn format_figures(rows: &BTreeMap<String, CrateFigures>) -> String {
     let mut text = format!("{:<15}", "crate");
     for rule in RULES {
         text += &format!(" {:>9}", rule.heading);

@@ -1,55 +1,55 @@
 //! The layer table, and the refusal of every dependency that does not go strictly down.
 
-use super::Finding;
-use super::rooms::{Dep, Room};
+use super::finding::Finding;
+use super::manifests::{CrateDependency, WorkspaceCrate};
 
-/// Where a crate stands.
+/// The place of a crate in the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum CratePlace {
     /// Uses strictly lower layers only.
     Layer(u8),
     /// Uses layers up to this one; is used by tests and other tools only.
     Tool(u8),
 }
 
-const PLACES: &[(&str, Place)] = &[
-    ("teal", Place::Layer(7)),
-    ("teal-lab", Place::Layer(7)),
-    ("teal-rig", Place::Layer(6)),
-    ("teal-mount", Place::Layer(6)),
-    ("teal-study", Place::Layer(5)),
-    ("teal-posix", Place::Layer(5)),
-    ("teal-replica", Place::Layer(4)),
-    ("teal-server", Place::Layer(4)),
-    ("teal-device", Place::Layer(3)),
-    ("teal-volume", Place::Layer(3)),
-    ("teal-meta", Place::Layer(3)),
-    ("teal-trace", Place::Layer(2)),
-    ("teal-command", Place::Layer(2)),
-    ("teal-log", Place::Layer(2)),
-    ("teal-chunk", Place::Layer(2)),
-    ("teal-net", Place::Layer(2)),
-    ("teal-emulator", Place::Layer(2)),
-    ("teal-env", Place::Layer(1)),
-    ("teal-fuse", Place::Layer(1)),
-    ("teal-energy", Place::Layer(1)),
-    ("teal-proto", Place::Layer(1)),
-    ("teal-types", Place::Layer(0)),
-    ("teal-testkit", Place::Tool(1)),
-    ("xtask", Place::Tool(7)),
+const PLACES: &[(&str, CratePlace)] = &[
+    ("teal", CratePlace::Layer(7)),
+    ("teal-lab", CratePlace::Layer(7)),
+    ("teal-rig", CratePlace::Layer(6)),
+    ("teal-mount", CratePlace::Layer(6)),
+    ("teal-study", CratePlace::Layer(5)),
+    ("teal-posix", CratePlace::Layer(5)),
+    ("teal-replica", CratePlace::Layer(4)),
+    ("teal-server", CratePlace::Layer(4)),
+    ("teal-device", CratePlace::Layer(3)),
+    ("teal-volume", CratePlace::Layer(3)),
+    ("teal-meta", CratePlace::Layer(3)),
+    ("teal-trace", CratePlace::Layer(2)),
+    ("teal-command", CratePlace::Layer(2)),
+    ("teal-log", CratePlace::Layer(2)),
+    ("teal-chunk", CratePlace::Layer(2)),
+    ("teal-net", CratePlace::Layer(2)),
+    ("teal-emulator", CratePlace::Layer(2)),
+    ("teal-env", CratePlace::Layer(1)),
+    ("teal-fuse", CratePlace::Layer(1)),
+    ("teal-energy", CratePlace::Layer(1)),
+    ("teal-proto", CratePlace::Layer(1)),
+    ("teal-types", CratePlace::Layer(0)),
+    ("teal-testkit", CratePlace::Tool(1)),
+    ("xtask", CratePlace::Tool(7)),
 ];
 
-fn place(name: &str) -> Option<Place> {
+fn place_of(name: &str) -> Option<CratePlace> {
     PLACES
         .iter()
         .find(|(known, _)| *known == name)
         .map(|&(_, place)| place)
 }
 
-pub(super) fn check(rooms: &[Room]) -> Vec<Finding> {
+pub(super) fn check_layers(rooms: &[WorkspaceCrate]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for room in rooms {
-        let Some(here) = place(&room.name) else {
+        let Some(here) = place_of(&room.name) else {
             let advice = format!(
                 "{} is in no layer; give it one in xtask/src/tidy/layers.rs and the design",
                 room.name
@@ -57,42 +57,44 @@ pub(super) fn check(rooms: &[Room]) -> Vec<Finding> {
             findings.push(Finding::new(&room.manifest, 1, "unknown-crate", advice));
             continue;
         };
+        // Crates from outside have no layer.
         let ours = room
             .deps
             .iter()
-            .filter(|dep| place(&dep.name).is_some() || dep.is_local);
+            .filter(|dep| place_of(&dep.name).is_some() || dep.is_local);
         findings.extend(ours.filter_map(|dep| {
             let line = room.line_of(&dep.name);
-            refusal(&room.name, here, dep)
+            refuse_dependency(&room.name, here, dep)
                 .map(|advice| Finding::new(&room.manifest, line, "layer", advice))
         }));
     }
     findings
 }
 
-fn refusal(name: &str, here: Place, dep: &Dep) -> Option<String> {
+fn refuse_dependency(name: &str, here: CratePlace, dep: &CrateDependency) -> Option<String> {
     let to = &dep.name;
-    match (here, place(to)) {
+    match (here, place_of(to)) {
         (_, None) => Some(format!(
             "{to} is in no layer; depend on the crates of the table only"
         )),
-        (Place::Layer(_), Some(Place::Tool(_))) if to == "xtask" => {
+        (CratePlace::Layer(_), Some(CratePlace::Tool(_))) if to == "xtask" => {
             Some("nothing depends on xtask".into())
         }
-        (Place::Layer(_), Some(Place::Tool(_))) if dep.is_dev => None,
-        (Place::Layer(_), Some(Place::Tool(_))) => {
+        (CratePlace::Layer(_), Some(CratePlace::Tool(_))) if dep.is_dev => None,
+        (CratePlace::Layer(_), Some(CratePlace::Tool(_))) => {
             Some(format!("{to} is for tests: make it a dev-dependency"))
         }
-        (Place::Layer(mine), Some(Place::Layer(its))) if its < mine => None,
-        (Place::Layer(mine), Some(Place::Layer(its))) => Some(format!(
-            "{name} (layer {mine}) may not use {to} (layer {its}): use lower layers only, or move the shared part down"
+        (CratePlace::Layer(mine), Some(CratePlace::Layer(its))) if its < mine => None,
+        (CratePlace::Layer(mine), Some(CratePlace::Layer(its))) => Some(format!(
+            "{name} (layer {mine}) may not use {to} (layer {its}): use lower layers only, or move \
+                the shared part down"
         )),
-        (Place::Tool(_), Some(Place::Tool(_))) if name == "xtask" => None,
-        (Place::Tool(_), Some(Place::Tool(_))) => {
+        (CratePlace::Tool(_), Some(CratePlace::Tool(_))) if name == "xtask" => None,
+        (CratePlace::Tool(_), Some(CratePlace::Tool(_))) => {
             Some(format!("the tool {name} may not use the tool {to}"))
         }
-        (Place::Tool(most), Some(Place::Layer(its))) if its <= most => None,
-        (Place::Tool(most), Some(Place::Layer(its))) => Some(format!(
+        (CratePlace::Tool(most), Some(CratePlace::Layer(its))) if its <= most => None,
+        (CratePlace::Tool(most), Some(CratePlace::Layer(its))) => Some(format!(
             "{name} may use layers up to {most}; {to} is in layer {its}"
         )),
     }
@@ -102,24 +104,24 @@ fn refusal(name: &str, here: Place, dep: &Dep) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn room(name: &str, deps: &[(&str, bool)]) -> Room {
+    fn room(name: &str, deps: &[(&str, bool)]) -> WorkspaceCrate {
         let deps = deps
             .iter()
-            .map(|&(n, is_dev)| Dep {
+            .map(|&(n, is_dev)| CrateDependency {
                 name: n.into(),
                 is_dev,
                 is_local: true,
             })
             .collect();
-        Room {
+        WorkspaceCrate {
             name: name.into(),
             manifest: format!("crates/{name}/Cargo.toml"),
             text: String::new(),
             deps,
         }
     }
-    fn rules(room: Room) -> Vec<&'static str> {
-        check(&[room]).into_iter().map(|f| f.rule).collect()
+    fn rules(room: WorkspaceCrate) -> Vec<&'static str> {
+        check_layers(&[room]).into_iter().map(|f| f.rule).collect()
     }
 
     #[test]

@@ -11,12 +11,14 @@ fn content(seed: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-fn ends(content: &[u8], sizes: Sizes) -> Vec<usize> {
-    cuts(content, sizes).map(|range| range.end).collect()
+fn ends(content: &[u8], sizes: ChunkSizes) -> Vec<usize> {
+    chunk_ranges(content, sizes)
+        .map(|range| range.end)
+        .collect()
 }
 
-fn small() -> Sizes {
-    Sizes::new(256, 1024, 4096).unwrap()
+fn small() -> ChunkSizes {
+    ChunkSizes::new(256, 1024, 4096).unwrap()
 }
 
 /// Gives at most a few bytes at once, is interrupted now and then, and fails once.
@@ -35,7 +37,7 @@ impl Read for Halting<'_> {
         if self.rng.chance(0.2) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let n = (1 + self.rng.index(700))
+        let n = (1 + self.rng.pick_index(700))
             .min(buf.len())
             .min(self.rest.len());
         buf[..n].copy_from_slice(&self.rest[..n]);
@@ -49,12 +51,12 @@ fn the_cuts_of_a_seeded_stream_never_change() {
     // Golden: a change here loses deduplication against everything that any client has stored so
     // far.
     let bytes = content(1, 3 << 20);
-    assert_eq!(ends(&bytes, Sizes::DEFAULT), GOLDEN);
+    assert_eq!(ends(&bytes, ChunkSizes::DEFAULT), GOLDEN);
     assert_eq!(ends(&content(2, 12_000), small()), GOLDEN_SMALL);
-    assert_eq!(ends(&[], Sizes::DEFAULT), [0; 0]);
-    assert_eq!(ends(&[7], Sizes::DEFAULT), [1]);
+    assert_eq!(ends(&[], ChunkSizes::DEFAULT), [0; 0]);
+    assert_eq!(ends(&[7], ChunkSizes::DEFAULT), [1]);
     assert_eq!(
-        ends(&vec![0; 5 << 19], Sizes::DEFAULT),
+        ends(&vec![0; 5 << 19], ChunkSizes::DEFAULT),
         [1 << 20, 2 << 20, 5 << 19],
         "zeros have no cuts of their own"
     );
@@ -74,11 +76,14 @@ fn sizes_that_cannot_work_are_refused() {
         (64, 1024, 1024),
         (64, 256, CHUNK_MAX + 2),
     ] {
-        assert_eq!(Sizes::new(min, avg, max), None, "{min} {avg} {max}");
+        assert_eq!(ChunkSizes::new(min, avg, max), None, "{min} {avg} {max}");
     }
-    let Sizes { min, avg, max } = Sizes::DEFAULT;
-    assert_eq!(Sizes::new(min, avg, max), Some(Sizes::default()));
-    assert_eq!((Sizes::DEFAULT.min(), Sizes::DEFAULT.max()), (min, max));
+    let ChunkSizes { min, avg, max } = ChunkSizes::DEFAULT;
+    assert_eq!(ChunkSizes::new(min, avg, max), Some(ChunkSizes::default()));
+    assert_eq!(
+        (ChunkSizes::DEFAULT.min(), ChunkSizes::DEFAULT.max()),
+        (min, max)
+    );
 }
 
 #[test]
@@ -105,7 +110,7 @@ fn a_source_that_fails_can_be_asked_again() {
 #[test]
 fn an_average_chunk_is_near_the_wanted_size() {
     let bytes = content(4, 64 << 20);
-    let mean = bytes.len() / cuts(&bytes, Sizes::DEFAULT).count();
+    let mean = bytes.len() / chunk_ranges(&bytes, ChunkSizes::DEFAULT).count();
     assert!((200 << 10..400 << 10).contains(&mean), "{mean}");
 }
 
@@ -117,16 +122,18 @@ fn a_change_anywhere_changes_few_chunks() {
     for seed in 0..300 {
         let before = content(seed, 200_000);
         let mut rng = Rng::new(seed);
-        let at = rng.index(before.len() - 8);
+        let at = rng.pick_index(before.len() - 8);
         let mut after = before.clone();
         match seed % 3 {
-            0 => drop(after.splice(at..at, content(seed + 1000, 1 + rng.index(8)))),
-            1 => drop(after.drain(at..at + 1 + rng.index(8))),
+            0 => drop(after.splice(at..at, content(seed + 1000, 1 + rng.pick_index(8)))),
+            1 => drop(after.drain(at..at + 1 + rng.pick_index(8))),
             _ => after[at] ^= 1,
         }
-        let old: HashSet<&[u8]> = cuts(&before, small()).map(|range| &before[range]).collect();
+        let old: HashSet<&[u8]> = chunk_ranges(&before, small())
+            .map(|range| &before[range])
+            .collect();
         changed.push(
-            cuts(&after, small())
+            chunk_ranges(&after, small())
                 .filter(|range| !old.contains(&after[range.clone()]))
                 .count(),
         );
@@ -145,7 +152,7 @@ proptest! {
         let bytes = content(seed, bytes);
         let source = Halting { rest: &bytes, rng: Rng::new(seed), fails_at: None };
         let streamed: Vec<Vec<u8>> = ChunkStream::new(source, small()).collect::<Result<_, _>>().unwrap();
-        let sliced: Vec<&[u8]> = cuts(&bytes, small()).map(|range| &bytes[range]).collect();
+        let sliced: Vec<&[u8]> = chunk_ranges(&bytes, small()).map(|range| &bytes[range]).collect();
         prop_assert_eq!(&streamed, &sliced);
         for (at, chunk) in sliced.iter().enumerate() {
             prop_assert!(chunk.len() <= small().max());

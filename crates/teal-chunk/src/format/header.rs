@@ -12,14 +12,14 @@
 //! | 64 | 12 | zero |
 //! | 76 | 4 | CRC32C of the bytes before |
 
-use super::{Identity, PackId};
-use crate::codec::{Take, is_sealed, seal};
+use super::{PackId, PackIdentity};
+use crate::codec::{LittleEndianReader, append_checksum, ends_with_checksum};
 
 pub(crate) const BYTES: usize = 80;
 const MAGIC: &[u8; 8] = b"TEALPK\0\x01";
 const VERSION: u16 = 1;
 
-pub(crate) fn encode(identity: &Identity, made: i64) -> Vec<u8> {
+pub(crate) fn encode(identity: &PackIdentity, made: i64) -> Vec<u8> {
     let mut out = Vec::with_capacity(BYTES);
     out.extend(MAGIC);
     out.extend(VERSION.to_le_bytes());
@@ -29,24 +29,32 @@ pub(crate) fn encode(identity: &Identity, made: i64) -> Vec<u8> {
     out.extend(identity.pack.get());
     out.extend(made.to_le_bytes());
     out.extend([0; 12]);
-    seal(&mut out, 0);
+    append_checksum(&mut out, 0);
     out
 }
 
-/// The header at the front of `bytes`, if it is whole: whose pack this is, and when it was made.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(Identity, i64)> {
-    let bytes = bytes.get(..BYTES).filter(|bytes| is_sealed(bytes))?;
-    let mut t = Take(bytes);
-    t.expect(MAGIC)?;
-    if t.u16()? != VERSION {
+/// Reads the header at the front of `bytes`, if it is whole: the identity of the pack, and the time
+/// when it was made.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(PackIdentity, i64)> {
+    let bytes = bytes
+        .get(..BYTES)
+        .filter(|bytes| ends_with_checksum(bytes))?;
+    let mut t = LittleEndianReader(bytes);
+    t.expect_bytes(MAGIC)?;
+    // A pack of another version is not guessed at.
+    if t.take_u16()? != VERSION {
         return None;
     }
-    t.zeros::<6>()?;
-    let (domain, key_check, pack) = (t.array()?, t.array()?, PackId::new(t.array()?));
-    let made = t.i64()?;
-    t.zeros::<12>()?;
+    t.expect_zeros::<6>()?;
+    let (domain, key_check, pack) = (
+        t.take_array()?,
+        t.take_array()?,
+        PackId::new(t.take_array()?),
+    );
+    let made = t.take_i64()?;
+    t.expect_zeros::<12>()?;
     Some((
-        Identity {
+        PackIdentity {
             domain,
             key_check,
             pack,

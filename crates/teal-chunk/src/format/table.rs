@@ -26,8 +26,8 @@
 //! | 60 | 16 | zero |
 //! | 76 | 4 | CRC32C of the bytes before |
 
-use super::{Entry, Identity, PackId, chunk, header};
-use crate::codec::{Take, crc, is_sealed, seal};
+use super::{PackId, PackIdentity, TableEntry, chunk, header};
+use crate::codec::{LittleEndianReader, append_checksum, checksum, ends_with_checksum};
 use crate::limits::{PACK_CHUNKS_MAX, PACK_MAX};
 use teal_types::ChunkId;
 
@@ -36,18 +36,18 @@ pub(crate) const ROW: usize = 48;
 const MAGIC: &[u8; 4] = b"TEND";
 const VERSION: u16 = 1;
 
-/// The footer: whose pack this is, and where its table lies.
+/// The footer: the identity of the pack, and the place of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
-    pub(crate) identity: Identity,
+    pub(crate) identity: PackIdentity,
     pub(crate) chunks: u32,
     /// Offset of the table.
     pub(crate) table: u32,
     pub(crate) table_crc: u32,
 }
 
-/// Appends table and footer to a pack whose chunks end at `out`'s end.
-pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) {
+/// Appends table and footer to a pack. Its chunks end at the end of `out`.
+pub(crate) fn append_table(out: &mut Vec<u8>, identity: &PackIdentity, entries: &[TableEntry]) {
     let table = out.len();
     for entry in entries {
         out.extend(entry.id.get());
@@ -56,7 +56,8 @@ pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) 
         out.extend(entry.bytes.to_le_bytes());
         out.extend([0; 4]);
     }
-    let table_crc = crc(&out[table..]);
+    let table_crc = checksum(&out[table..]);
+    // The footer has a checksum of its own, so that it can be believed before the table is read.
     let footer = out.len();
     out.extend(MAGIC);
     out.extend(VERSION.to_le_bytes());
@@ -68,68 +69,73 @@ pub(crate) fn append(out: &mut Vec<u8>, identity: &Identity, entries: &[Entry]) 
     out.extend((table as u32).to_le_bytes());
     out.extend(table_crc.to_le_bytes());
     out.extend([0; 16]);
-    seal(out, footer);
+    append_checksum(out, footer);
 }
 
 impl Footer {
-    /// The footer at the end of `tail`, the last bytes of a pack of `size` bytes, if it is whole
-    /// and fits the size.
+    /// Reads the footer at the end of `tail`, the last bytes of a pack of `size` bytes, if it is
+    /// whole and fits the size.
     pub(crate) fn decode(tail: &[u8], size: u64) -> Option<Self> {
-        let mut t = Take(
-            tail.last_chunk::<FOOTER>()
-                .filter(|bytes| is_sealed(*bytes))?,
-        );
-        t.expect(MAGIC)?;
-        if t.u16()? != VERSION || size > PACK_MAX {
+        let sealed = tail.last_chunk::<FOOTER>()?;
+        // The checksum first: nothing of a damaged footer is looked at.
+        if !ends_with_checksum(sealed) || size > PACK_MAX {
             return None;
         }
-        t.zeros::<2>()?;
-        let identity = Identity {
-            domain: t.array()?,
-            key_check: t.array()?,
-            pack: PackId::new(t.array()?),
+        let mut reader = LittleEndianReader(sealed);
+        reader.expect_bytes(MAGIC)?;
+        if reader.take_u16()? != VERSION {
+            return None;
+        }
+        reader.expect_zeros::<2>()?;
+        let identity = PackIdentity {
+            domain: reader.take_array()?,
+            key_check: reader.take_array()?,
+            pack: PackId::new(reader.take_array()?),
         };
         let footer = Self {
             identity,
-            chunks: t.u32()?,
-            table: t.u32()?,
-            table_crc: t.u32()?,
+            chunks: reader.take_u32()?,
+            table: reader.take_u32()?,
+            table_crc: reader.take_u32()?,
         };
-        t.zeros::<16>()?;
-        let fits =
-            footer.chunks as usize <= PACK_CHUNKS_MAX && footer.table as usize >= header::BYTES;
+        reader.expect_zeros::<16>()?;
+        // The footer must fit the pack: the table ends where the footer begins.
+        let is_bounded = footer.chunks as usize <= PACK_CHUNKS_MAX;
+        let is_behind_header = footer.table as usize >= header::BYTES;
         let end = u64::from(footer.table) + footer.table_bytes() as u64 + FOOTER as u64;
-        (fits && end == size).then_some(footer)
+        (is_bounded && is_behind_header && end == size).then_some(footer)
     }
 
-    /// Bytes of the table; at most 3 MiB.
+    /// Returns the bytes of the table; at most 3 MiB.
     pub(crate) fn table_bytes(&self) -> usize {
         self.chunks as usize * ROW
     }
 
-    /// The rows of the table, if it is whole and tells of chunks that follow one another from the
-    /// header to the table.
-    pub(crate) fn entries(&self, table: &[u8]) -> Option<Vec<Entry>> {
-        if table.len() != self.table_bytes() || crc(table) != self.table_crc {
+    /// Reads the rows of the table, if it is whole and tells of chunks that follow one another from
+    /// the header to the table.
+    pub(crate) fn decode_entries(&self, table: &[u8]) -> Option<Vec<TableEntry>> {
+        if table.len() != self.table_bytes() || checksum(table) != self.table_crc {
             return None;
         }
         let mut next = header::BYTES as u64;
-        let entries = table.chunks_exact(ROW).map(|row| {
-            let mut t = Take(row);
-            let id = ChunkId::new(t.array()?);
-            let entry = Entry {
-                id,
-                offset: t.u32()?,
-                stored: t.u32()?,
-                bytes: t.u32()?,
+        let mut entries = Vec::with_capacity(self.chunks as usize);
+        for row in table.chunks_exact(ROW) {
+            let mut reader = LittleEndianReader(row);
+            let entry = TableEntry {
+                id: ChunkId::new(reader.take_array()?),
+                offset: reader.take_u32()?,
+                stored: reader.take_u32()?,
+                bytes: reader.take_u32()?,
             };
-            t.zeros::<4>()?;
-            let follows =
-                u64::from(entry.offset) == next && chunk::lengths_fit(entry.bytes, entry.stored);
-            next = entry.span().end;
-            follows.then_some(entry)
-        });
-        let entries = entries.collect::<Option<Vec<_>>>()?;
+            reader.expect_zeros::<4>()?;
+            // No gap and no overlap: whatever the checksum, a row cannot point outside of the
+            // chunks.
+            if u64::from(entry.offset) != next || !chunk::lengths_fit(entry.bytes, entry.stored) {
+                return None;
+            }
+            next = entry.byte_range().end;
+            entries.push(entry);
+        }
         (next == u64::from(self.table)).then_some(entries)
     }
 }

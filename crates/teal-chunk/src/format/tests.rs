@@ -3,20 +3,20 @@
 use super::chunk::{self, ChunkHeader};
 use super::table::Footer;
 use super::{PackId, header};
-use crate::codec::seal;
-use crate::domain::{Domain, DomainId};
+use crate::codec::append_checksum;
+use crate::domain::{DedupDomain, DomainId};
 use crate::limits::CHUNK_MAX;
-use crate::pack::{PackBuilder, Tail, read_tail, verified};
+use crate::pack::{PackBuilder, PackTail, read_tail, verify_chunk};
 use proptest::prelude::*;
 
-fn domain() -> Domain {
-    Domain::new(DomainId::new([0xd0; 16]), [7; 32])
+fn domain() -> DedupDomain {
+    DedupDomain::new(DomainId::new([0xd0; 16]), [7; 32])
 }
 
-fn pack_of(contents: &[&[u8]]) -> (Vec<u8>, Vec<super::Entry>) {
+fn pack_of(contents: &[&[u8]]) -> (Vec<u8>, Vec<super::TableEntry>) {
     let mut builder = PackBuilder::new(&domain(), PackId::new([0xaa; 16]), 1_700_000_000);
     for content in contents {
-        let encoded = chunk::encode(domain().name(content), content);
+        let encoded = chunk::encode_chunk(domain().name_content(content), content);
         builder.append(&ChunkHeader::decode(&encoded).unwrap(), &encoded);
     }
     builder.finish()
@@ -42,7 +42,7 @@ fn golden_bytes_of_a_pack() {
             (0..line.len() / 2).map(|at| u8::from_str_radix(&line[at * 2..at * 2 + 2], 16).unwrap())
         })
         .collect();
-    let Tail::Whole(footer, entries) = read_tail(&golden, golden.len() as u64) else {
+    let PackTail::Whole(footer, entries) = read_tail(&golden, golden.len() as u64) else {
         panic!("the golden pack is whole")
     };
     assert_eq!(
@@ -50,9 +50,9 @@ fn golden_bytes_of_a_pack() {
         (PackId::new([0xaa; 16]), 2)
     );
     for (entry, content) in entries.iter().zip([&b"teal"[..], &[b'z'; 100]]) {
-        let span = entry.span().start as usize..entry.span().end as usize;
+        let span = entry.byte_range().start as usize..entry.byte_range().end as usize;
         assert_eq!(
-            verified(&domain(), &entry.id, &golden[span]).unwrap(),
+            verify_chunk(&domain(), &entry.id, &golden[span]).unwrap(),
             content
         );
     }
@@ -60,11 +60,11 @@ fn golden_bytes_of_a_pack() {
     let identity = footer.identity;
     let mut written = header::encode(&identity, 1_700_000_000);
     for entry in &entries {
-        let encoded = &golden[entry.span().start as usize..entry.span().end as usize];
+        let encoded = &golden[entry.byte_range().start as usize..entry.byte_range().end as usize];
         written.extend(ChunkHeader::decode(encoded).unwrap().encode());
         written.extend(&encoded[chunk::BYTES..]);
     }
-    super::table::append(&mut written, &identity, &entries);
+    super::table::append_table(&mut written, &identity, &entries);
     assert_eq!(hex(&written), hex(&golden));
     assert_eq!(
         pack_of(&[b"teal"]).0[..140],
@@ -77,10 +77,10 @@ fn golden_bytes_of_a_pack() {
 fn an_object_name_is_a_pack_and_back() {
     let id = PackId::new(std::array::from_fn(|at| at as u8 * 17));
     assert_eq!(
-        id.object(),
+        id.object_name(),
         "packs/00/00112233445566778899aabbccddeeff.pack"
     );
-    assert_eq!(PackId::of_object(&id.object()), Some(id));
+    assert_eq!(PackId::from_object_name(&id.object_name()), Some(id));
     for name in [
         "packs/01/00112233445566778899aabbccddeeff.pack",
         "packs/00/00112233445566778899AABBCCDDEEFF.pack",
@@ -93,7 +93,7 @@ fn an_object_name_is_a_pack_and_back() {
         "",
         "lock",
     ] {
-        assert_eq!(PackId::of_object(name), None, "{name}");
+        assert_eq!(PackId::from_object_name(name), None, "{name}");
     }
 }
 
@@ -103,10 +103,10 @@ fn content_is_compressed_only_where_that_saves_space() {
         .map(|at| blake3::hash(&at.to_le_bytes()).as_bytes()[0])
         .collect();
     let compressed = |content: &[u8]| {
-        let encoded = chunk::encode(domain().name(content), content);
+        let encoded = chunk::encode_chunk(domain().name_content(content), content);
         let header = ChunkHeader::decode(&encoded).unwrap();
         assert_eq!(
-            chunk::content(&header, &encoded[chunk::BYTES..]).unwrap(),
+            chunk::decode_content(&header, &encoded[chunk::BYTES..]).unwrap(),
             content
         );
         header.codec == chunk::Codec::Zstd
@@ -119,7 +119,7 @@ fn content_is_compressed_only_where_that_saves_space() {
 fn a_payload_that_would_decompress_to_more_is_refused_without_doing_so() {
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 19).unwrap();
     assert!(bomb.len() < 10_000);
-    let id = domain().name(b"");
+    let id = domain().name_content(b"");
     let header = |bytes: u32| ChunkHeader {
         codec: chunk::Codec::Zstd,
         id,
@@ -128,7 +128,7 @@ fn a_payload_that_would_decompress_to_more_is_refused_without_doing_so() {
         payload_crc: crc32c::crc32c(&bomb),
     };
     assert_eq!(
-        chunk::content(&header(CHUNK_MAX as u32), &bomb),
+        chunk::decode_content(&header(CHUNK_MAX as u32), &bomb),
         Err("it does not decompress")
     );
     // And a header cannot declare more than a chunk may have.
@@ -150,11 +150,11 @@ fn every_flipped_bit_of_a_structure_is_noticed() {
         let header = header::decode(&damaged);
         let found = Footer::decode(&damaged, size);
         let table = |footer: Footer| {
-            footer.entries(&damaged[footer.table as usize..][..footer.table_bytes()])
+            footer.decode_entries(&damaged[footer.table as usize..][..footer.table_bytes()])
         };
         let chunks = entries.iter().map(|entry| {
-            let span = entry.span();
-            verified(
+            let span = entry.byte_range();
+            verify_chunk(
                 &domain(),
                 &entry.id,
                 &damaged[span.start as usize..span.end as usize],
@@ -170,7 +170,7 @@ fn every_flipped_bit_of_a_structure_is_noticed() {
     }
     assert!(
         footer
-            .entries(&bytes[footer.table as usize..][..footer.table_bytes()])
+            .decode_entries(&bytes[footer.table as usize..][..footer.table_bytes()])
             .is_some()
     );
 }
@@ -184,7 +184,7 @@ proptest! {
                 let mut front = magic.to_vec();
                 front.extend(&bytes);
                 front.resize(if magic == b"TCHK" { chunk::BYTES - 4 } else { header::BYTES - 4 }, 0);
-                seal(&mut front, 0);
+                append_checksum(&mut front, 0);
                 exercise(&front, size);
                 exercise(&front, front.len() as u64);
             }
@@ -213,19 +213,19 @@ proptest! {
         let expected: Vec<_> = entries
             .into_iter()
             .filter(|entry| {
-                let span = entry.span().start as usize..entry.span().end as usize;
+                let span = entry.byte_range().start as usize..entry.byte_range().end as usize;
                 bytes.get(span.clone()) == Some(&before[span])
             })
             .collect();
-        prop_assert_eq!(crate::pack::salvage(&domain(), &bytes), expected);
+        prop_assert_eq!(crate::pack::salvage_chunks(&domain(), &bytes), expected);
     }
 }
 
 fn exercise(bytes: &[u8], size: u64) {
     let _ = header::decode(bytes);
     if let Some(header) = ChunkHeader::decode(bytes) {
-        let _ = chunk::content(&header, &bytes[chunk::BYTES..]);
+        let _ = chunk::decode_content(&header, &bytes[chunk::BYTES..]);
     }
     let _ = read_tail(bytes, size);
-    let _ = crate::pack::salvage(&domain(), bytes);
+    let _ = crate::pack::salvage_chunks(&domain(), bytes);
 }

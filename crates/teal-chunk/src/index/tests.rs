@@ -8,9 +8,9 @@ fn id(n: u64) -> ChunkId {
     ChunkId::new(*blake3::hash(&n.to_le_bytes()).as_bytes())
 }
 
-fn place(n: u32) -> Place {
-    Place {
-        slot: Slot(n),
+fn place(n: u32) -> ChunkPlace {
+    ChunkPlace {
+        slot: PackSlot(n),
         offset: n.wrapping_mul(3),
         stored: n % (4 << 20) + 1,
     }
@@ -18,10 +18,13 @@ fn place(n: u32) -> Place {
 
 #[test]
 fn bounded() {
-    let mut index = Index::new(Keyed::new([1; 16]));
+    let mut index = Index::new(KeyedHashBuilder::new([1; 16]));
     let mut worst = 0.0_f64;
     for n in 0..300_000_u64 {
-        index.insert(Half::of(&id(n)), Known::new(place(n as u32)));
+        index.insert(
+            ChunkIdPrefix::from_id(&id(n)),
+            IndexEntry::new(place(n as u32)),
+        );
         if n > 20_000 && n % 1000 == 0 {
             // A bucket of the standard table is an entry and a byte of control, 8 for every 7 that
             // it admits.
@@ -30,8 +33,10 @@ fn bounded() {
                 .iter()
                 .map(|part| part.capacity().div_ceil(7) * 8)
                 .sum();
-            worst =
-                worst.max((buckets * (size_of::<(Half, Known)>() + 1)) as f64 / index.len() as f64);
+            worst = worst.max(
+                (buckets * (size_of::<(ChunkIdPrefix, IndexEntry)>() + 1)) as f64
+                    / index.len() as f64,
+            );
         }
     }
     assert!(
@@ -42,12 +47,12 @@ fn bounded() {
 
 #[test]
 fn marks_and_damage_do_not_touch_the_place() {
-    let mut known = Known::new(place(77));
+    let mut known = IndexEntry::new(place(77));
     known.mark();
-    known.spoil();
-    assert!(known.is_marked() && known.is_bad() && known.place() == place(77));
-    known.moved(place(78));
-    assert!(known.is_marked() && !known.is_bad() && known.place() == place(78));
+    known.mark_damaged();
+    assert!(known.is_marked() && known.is_damaged() && known.place() == place(77));
+    known.set_place(place(78));
+    assert!(known.is_marked() && !known.is_damaged() && known.place() == place(78));
     known.unmark();
     assert!(!known.is_marked() && known.place() == place(78));
 }
@@ -55,22 +60,22 @@ fn marks_and_damage_do_not_touch_the_place() {
 proptest! {
     #[test]
     fn the_index_is_a_map(ops in proptest::collection::vec((0_u64..40, proptest::option::of(0_u32..9)), 0..200)) {
-        let (mut index, mut model) = (Index::new(Keyed::new([2; 16])), BTreeMap::new());
+        let (mut index, mut model) = (Index::new(KeyedHashBuilder::new([2; 16])), BTreeMap::new());
         for (n, what) in ops {
-            let half = Half::of(&id(n));
+            let chunk = ChunkIdPrefix::from_id(&id(n));
             match what {
                 Some(at) => {
-                    index.insert(half, Known::new(place(at)));
-                    model.insert(half, place(at));
+                    index.insert(chunk, IndexEntry::new(place(at)));
+                    model.insert(chunk, place(at));
                 }
                 None => {
-                    index.remove(&half);
-                    model.remove(&half);
+                    index.remove(&chunk);
+                    model.remove(&chunk);
                 }
             }
-            prop_assert_eq!(index.get(&half).map(|known| known.place()), model.get(&half).copied());
+            prop_assert_eq!(index.get(&chunk).map(|known| known.place()), model.get(&chunk).copied());
         }
-        let all: BTreeMap<_, _> = index.iter().map(|(half, known)| (*half, known.place())).collect();
+        let all: BTreeMap<_, _> = index.iter().map(|(chunk, known)| (*chunk, known.place())).collect();
         prop_assert_eq!((all.len(), all), (index.len(), model));
     }
 }

@@ -4,12 +4,12 @@ use super::*;
 use crate::domain::DomainId;
 use crate::limits::CHUNK_MAX;
 
-fn domain() -> Domain {
-    Domain::new(DomainId::new([1; 16]), [2; 32])
+fn domain() -> DedupDomain {
+    DedupDomain::new(DomainId::new([1; 16]), [2; 32])
 }
 
 fn append(builder: &mut PackBuilder, content: &[u8]) {
-    let encoded = chunk::encode(domain().name(content), content);
+    let encoded = chunk::encode_chunk(domain().name_content(content), content);
     builder.append(&ChunkHeader::decode(&encoded).unwrap(), &encoded);
 }
 
@@ -20,23 +20,23 @@ fn self_describing() {
     (0..2000_u32).for_each(|at| append(&mut builder, &at.to_le_bytes()));
     let (bytes, entries) = builder.finish();
     let size = bytes.len() as u64;
-    let Tail::Whole(footer, told) = read_tail(&bytes, size) else {
+    let PackTail::Whole(footer, told) = read_tail(&bytes, size) else {
         panic!("the tail is whole")
     };
     assert_eq!(
         (footer.identity, &told),
-        (identity(&domain(), PackId::new([3; 16])), &entries)
+        (pack_identity(&domain(), PackId::new([3; 16])), &entries)
     );
-    assert_eq!(salvage(&domain(), &bytes), entries);
+    assert_eq!(salvage_chunks(&domain(), &bytes), entries);
     // A tail too short for the table says how much is needed.
-    let Tail::More(needed) = read_tail(&bytes[bytes.len() - 16_384..], size) else {
+    let PackTail::More(needed) = read_tail(&bytes[bytes.len() - 16_384..], size) else {
         panic!("the table is longer")
     };
     assert!(
-        matches!(read_tail(&bytes[bytes.len() - needed as usize..], size), Tail::Whole(_, rows) if rows == told)
+        matches!(read_tail(&bytes[bytes.len() - needed as usize..], size), PackTail::Whole(_, rows) if rows == told)
     );
     assert!(
-        matches!(read_tail(&bytes, size + 1), Tail::Damaged),
+        matches!(read_tail(&bytes, size + 1), PackTail::Damaged),
         "a pack that has grown"
     );
 }
@@ -45,9 +45,9 @@ fn self_describing() {
 fn content_that_looks_like_a_chunk_is_not_taken_for_one() {
     // A client stores what looks like a damaged copy of somebody's chunk, and the pack is damaged
     // so that only the magic leads on.
-    let mut forged = chunk::encode(domain().name(b"precious"), b"precious");
+    let mut forged = chunk::encode_chunk(domain().name_content(b"precious"), b"precious");
     *forged.last_mut().unwrap() ^= 1;
-    let payload = crate::codec::crc(&forged[chunk::BYTES..]);
+    let payload = crate::codec::checksum(&forged[chunk::BYTES..]);
     let forged_header = ChunkHeader {
         payload_crc: payload,
         ..ChunkHeader::decode(&forged).unwrap()
@@ -60,7 +60,7 @@ fn content_that_looks_like_a_chunk_is_not_taken_for_one() {
     append(&mut builder, b"after");
     let (mut bytes, entries) = builder.finish();
     bytes[header::BYTES] ^= 1;
-    assert_eq!(salvage(&domain(), &bytes), entries[1..]);
+    assert_eq!(salvage_chunks(&domain(), &bytes), entries[1..]);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_pack_is_full_at_its_target_and_takes_one_chunk_of_any_size() {
     );
     let (bytes, entries) = builder.finish();
     assert!(
-        matches!(read_tail(&bytes, bytes.len() as u64), Tail::Whole(_, rows) if rows == entries)
+        matches!(read_tail(&bytes, bytes.len() as u64), PackTail::Whole(_, rows) if rows == entries)
     );
 }
 
@@ -97,5 +97,5 @@ fn salvage_does_not_verify_for_ever() {
     }
     assert_eq!(salvage_within(&domain(), &bytes, 12), entries[2..]);
     assert_eq!(salvage_within(&domain(), &bytes, 11), []);
-    assert_eq!(salvage(&domain(), &bytes), entries[2..]);
+    assert_eq!(salvage_chunks(&domain(), &bytes), entries[2..]);
 }

@@ -2,16 +2,16 @@
 //! directory synced.
 //!
 //! # Guarantees
-//! 1. *Durable*: file and directory are synced before a put returns; what was found at opening has
+//! 1. *Durable*: file and directory are synced before a put returns; files found at opening have
 //!    been synced too, since a process killed between the rename and the sync of the directory
 //!    leaves a file that a power cut can still take away.
 //! 2. *One writer*: the directory is locked (`flock` on `DIR/lock`) for as long as it is open for
 //!    writing.
 //! 3. *Clean*: leftovers of interrupted puts are removed when it is opened for writing.
 
-use super::objects::Objects;
-use super::{Item, Shelf, ShelfError};
-use crate::seeded::{Bug, bug};
+use super::objects::BlockingObjectStore;
+use super::{Shelf, ShelfError, ShelfObject};
+use crate::seeded::{ChunkBug, bug};
 use object_store::local::LocalFileSystem;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io;
@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The file whose lock says that a process is writing here.
+/// The file that a process locks while it writes here.
 const LOCK: &str = "lock";
 
-/// What a store is opened for.
+/// The purpose for which a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessMode {
     /// Reading only: nothing is written, not even a lock.
     Read,
     /// Reading and writing.
@@ -36,7 +36,7 @@ pub enum Access {
 /// A local directory of objects.
 #[derive(Debug)]
 pub struct DirectoryShelf {
-    objects: Objects,
+    objects: BlockingObjectStore,
     dir: PathBuf,
     /// Holds the lock until it is dropped.
     _lock: Option<OwnedFd>,
@@ -47,53 +47,62 @@ impl DirectoryShelf {
     /// Opens `dir`, which exists. Its file operations run on the blocking threads of `runtime`.
     ///
     /// # Errors
-    /// [`ShelfError`], naming what is in the way: no such directory, not writable, in use.
-    pub fn open(dir: &Path, access: Access, runtime: Handle) -> Result<Self, ShelfError> {
-        let failed = |path: &Path| {
-            let name = path.display().to_string();
-            move |error: io::Error| ShelfError::from_cause(name, Arc::new(error))
-        };
-        let root = open(dir, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed(dir))?;
+    /// [`ShelfError`], naming the obstacle: no such directory, not writable, in use.
+    pub fn open(dir: &Path, access: AccessMode, runtime: Handle) -> Result<Self, ShelfError> {
+        // Kept open until the sync below, which needs a descriptor of the file system.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let root = open_file(dir, flags).map_err(|error| refusal(dir, error))?;
         let (mut lock, mut leftovers) = (None, 0);
-        if access == Access::Write {
-            rustix::fs::access(dir, rustix::fs::Access::WRITE_OK)
-                .map_err(|error| failed(dir)(error.into()))?;
-            let path = dir.join(LOCK);
-            let file = open(&path, OFlags::RDONLY | OFlags::CREATE).map_err(failed(&path))?;
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(
-                |error| match error {
-                    rustix::io::Errno::AGAIN => ShelfError::InUse {
-                        place: dir.display().to_string(),
-                    },
-                    error => failed(&path)(error.into()),
-                },
-            )?;
-            lock = Some(file);
-            if !bug(Bug::LeftoversStay) {
+        if access == AccessMode::Write {
+            lock = Some(lock_for_writing(dir)?);
+            // Under the lock, so that no other process is writing any of them.
+            if !bug(ChunkBug::LeftoversStay) {
                 leftovers = remove_leftovers(&dir.join("packs"))?;
             }
-            // All of the file system: contents and names, whoever wrote them.
-            rustix::fs::syncfs(&root).map_err(|error| failed(dir)(error.into()))?;
+            // All of the file system: contents and names, also those that other processes wrote.
+            rustix::fs::syncfs(&root).map_err(|errno| refusal(dir, errno.into()))?;
         }
+        let place = dir.display().to_string();
         let files = LocalFileSystem::new_with_prefix(dir)
-            .map_err(|error| ShelfError::from_cause(dir.display().to_string(), Arc::new(error)))?
-            .with_fsync(!bug(Bug::NotSynced));
-        let objects = Objects::new(Arc::new(files), runtime, dir.display().to_string());
+            .map_err(|error| ShelfError::from_cause(place.clone(), Arc::new(error)))?
+            .with_fsync(!bug(ChunkBug::NotSynced));
         Ok(Self {
-            objects,
+            objects: BlockingObjectStore::new(Arc::new(files), runtime, place),
             dir: dir.to_owned(),
             _lock: lock,
             leftovers,
         })
     }
 
-    /// Returns how many leftovers of interrupted puts opening has removed.
-    pub fn leftovers(&self) -> usize {
+    /// Returns the number of leftovers of interrupted puts that opening has removed.
+    pub fn removed_leftovers(&self) -> usize {
         self.leftovers
     }
 }
 
-fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+/// Makes the shelf's error of an I/O error at a path.
+fn refusal(path: &Path, error: io::Error) -> ShelfError {
+    ShelfError::from_cause(path.display().to_string(), Arc::new(error))
+}
+
+/// Locks a directory, until the descriptor is closed.
+fn lock_for_writing(dir: &Path) -> Result<OwnedFd, ShelfError> {
+    // Asked before the lock file is made: its error would name that file.
+    let may_write = rustix::fs::access(dir, rustix::fs::Access::WRITE_OK);
+    may_write.map_err(|errno| refusal(dir, errno.into()))?;
+    let path = dir.join(LOCK);
+    let flags = OFlags::RDONLY | OFlags::CREATE;
+    let file = open_file(&path, flags).map_err(|error| refusal(&path, error))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::AGAIN) => Err(ShelfError::InUse {
+            place: dir.display().to_string(),
+        }),
+        Err(errno) => Err(refusal(&path, errno.into())),
+    }
+}
+
+fn open_file(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(
         path,
         flags | OFlags::CLOEXEC,
@@ -105,11 +114,16 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
 /// number. Listing hides them.
 fn remove_leftovers(packs: &Path) -> Result<usize, ShelfError> {
     let mut removed = 0;
-    for dir in entries(packs)?.iter().filter(|path| path.is_dir()) {
-        for path in entries(dir)?.iter().filter(|path| is_leftover(path)) {
-            std::fs::remove_file(path).map_err(|error| {
-                ShelfError::from_cause(path.display().to_string(), Arc::new(error))
-            })?;
+    for dir in directory_entries(packs)? {
+        // Packs lie in directories named by their first digits.
+        if !dir.is_dir() {
+            continue;
+        }
+        for path in directory_entries(&dir)? {
+            if !is_leftover(&path) {
+                continue;
+            }
+            std::fs::remove_file(&path).map_err(|error| refusal(&path, error))?;
             log::info!("{}: removed, a write of it was interrupted", path.display());
             removed += 1;
         }
@@ -120,25 +134,27 @@ fn remove_leftovers(packs: &Path) -> Result<usize, ShelfError> {
 fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let parts = name.and_then(|name| name.rsplit_once(".pack#"));
+    // `object_store` writes to the name with `#` and a number behind it, and then renames.
     parts.is_some_and(|(_, number)| {
         !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 
-fn entries(dir: &Path) -> Result<Vec<PathBuf>, ShelfError> {
-    let read = || {
-        std::fs::read_dir(dir)?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<io::Result<Vec<_>>>()
-    };
-    match read() {
+/// Returns the paths in a directory; none if there is no such directory.
+fn directory_entries(dir: &Path) -> Result<Vec<PathBuf>, ShelfError> {
+    match read_paths(dir) {
+        Ok(paths) => Ok(paths),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(ShelfError::from_cause(
-            dir.display().to_string(),
-            Arc::new(error),
-        )),
-        done => Ok(done.unwrap_or_default()),
+        Err(error) => Err(refusal(dir, error)),
     }
+}
+
+fn read_paths(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        paths.push(entry?.path());
+    }
+    Ok(paths)
 }
 
 impl Shelf for DirectoryShelf {
@@ -155,8 +171,8 @@ impl Shelf for DirectoryShelf {
         let host = rustix::fs::statvfs(&self.dir).ok()?;
         Some(host.f_bavail * host.f_frsize)
     }
-    fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        self.objects.list()
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
+        self.objects.list_objects()
     }
     fn remove(&self, name: &str) -> Result<(), ShelfError> {
         self.objects.remove(name)

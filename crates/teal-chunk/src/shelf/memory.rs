@@ -1,6 +1,6 @@
 //! A shelf in memory: for tests and simulations.
 
-use super::{Item, PACKS, Shelf, ShelfError};
+use super::{PACKS, Shelf, ShelfError, ShelfObject};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,23 +11,23 @@ use std::sync::Arc;
 pub struct MemoryShelf(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 
 impl MemoryShelf {
-    /// An empty shelf.
+    /// Makes an empty shelf.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A copy of everything on it.
+    /// Returns a copy of everything on it.
     pub fn snapshot(&self) -> BTreeMap<String, Vec<u8>> {
         self.0.lock().clone()
     }
 
-    /// A shelf with these objects.
+    /// Makes a shelf with these objects.
     pub fn from_objects(objects: BTreeMap<String, Vec<u8>>) -> Self {
         Self(Arc::new(Mutex::new(objects)))
     }
 
     /// Changes an object as decay or a careless hand would.
-    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    pub fn damage_object(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         if let Some(object) = self.0.lock().get_mut(name) {
             change(object);
         }
@@ -49,22 +49,22 @@ impl Shelf for MemoryShelf {
         let object = objects.get(name).ok_or_else(|| ShelfError::NotFound {
             name: name.to_owned(),
         })?;
+        // A range beyond the end is cut, as the contract says.
         let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(object.len());
         Ok(object[clamp(range.start)..clamp(range.end).max(clamp(range.start))].to_vec())
     }
 
-    fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        let item = |(name, object): (&String, &Vec<u8>)| Item {
-            name: name.clone(),
-            bytes: object.len() as u64,
-        };
-        Ok(self
-            .0
-            .lock()
-            .iter()
-            .filter(|(name, _)| name.starts_with(PACKS))
-            .map(item)
-            .collect())
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
+        let mut listed = Vec::new();
+        for (name, object) in self.0.lock().iter() {
+            if name.starts_with(PACKS) {
+                listed.push(ShelfObject {
+                    name: name.clone(),
+                    bytes: object.len() as u64,
+                });
+            }
+        }
+        Ok(listed)
     }
 
     fn remove(&self, name: &str) -> Result<(), ShelfError> {

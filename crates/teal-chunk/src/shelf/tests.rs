@@ -46,5 +46,5 @@ fn a_shelf_in_memory_gives_what_there_is_of_a_range() {
     assert!(matches!(shelf.read("b", 0..1), Err(ShelfError::NotFound { name }) if name == "b"));
     shelf.remove("a").unwrap();
     shelf.remove("a").unwrap();
-    assert_eq!(shelf.list().unwrap(), []);
+    assert_eq!(shelf.list_objects().unwrap(), []);
 }

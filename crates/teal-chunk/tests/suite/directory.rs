@@ -7,7 +7,7 @@ use crate::place::{Ext4, dir, files, open_store, runtime};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use teal_chunk::{Access, ChunkError, ChunkStore, DirectoryShelf, Shelf, ShelfError};
+use teal_chunk::{AccessMode, ChunkError, ChunkStore, DirectoryShelf, Shelf, ShelfError};
 use teal_testkit::Rng;
 use tmpfs::Tmpfs;
 use tokio::runtime::Runtime;
@@ -21,7 +21,7 @@ fn content(seed: u64, bytes: usize) -> Vec<u8> {
 
 /// Opens the store for writing, uses it, closes it.
 fn with<T>(dir: &Path, runtime: &Runtime, then: impl FnOnce(&ChunkStore) -> T) -> T {
-    then(&open_store(dir, Access::Write, runtime).unwrap().0)
+    then(&open_store(dir, AccessMode::Write, runtime).unwrap().0)
 }
 
 #[test]
@@ -36,18 +36,22 @@ fn a_store_in_a_directory_is_there_after_opening_again() {
             assert!(&store.get(id).unwrap() == content);
         }
         assert_eq!(store.check(|_, _| {}).unwrap().problem_count, 0);
-        let mut marking = store.collect(std::time::Duration::ZERO).unwrap();
-        marking.mark(ids.iter().copied().take(3));
-        marking.sweep().run().unwrap();
+        let mut marking = store.begin_collection(std::time::Duration::ZERO).unwrap();
+        marking.mark_live(ids.iter().copied().take(3));
+        marking.begin_sweep().run().unwrap();
         assert!(
-            store.holding().chunks == 3 && store.holding().bytes < 200_000,
+            store.usage().chunks == 3 && store.usage().bytes < 200_000,
             "{:?}",
-            store.holding()
+            store.usage()
         );
     });
-    let (store, opening) = open_store(dir.path(), Access::Read, &runtime).unwrap();
+    let (store, opening) = open_store(dir.path(), AccessMode::Read, &runtime).unwrap();
     assert_eq!(
-        (opening.packs, opening.damaged.len(), store.have(&ids[..4])),
+        (
+            opening.packs,
+            opening.damaged.len(),
+            store.find_present(&ids[..4])
+        ),
         (1, 0, vec![true, true, true, false])
     );
 }
@@ -59,7 +63,7 @@ fn what_was_committed_survives_a_power_cut() {
     };
     let runtime = runtime();
     let contents: Vec<Vec<u8>> = (0..12).map(|n| content(n, 100_000)).collect();
-    let store = open_store(&ext4.store(), Access::Write, &runtime)
+    let store = open_store(&ext4.store(), AccessMode::Write, &runtime)
         .unwrap()
         .0;
     let mut ids = Vec::new();
@@ -68,7 +72,7 @@ fn what_was_committed_survives_a_power_cut() {
     }
     // What the backing device has at this moment; nothing has been unmounted or synced.
     let after = ext4.power_cut();
-    let (store, opening) = open_store(&after.store(), Access::Write, &runtime).unwrap();
+    let (store, opening) = open_store(&after.store(), AccessMode::Write, &runtime).unwrap();
     assert_eq!((opening.packs, opening.damaged.len()), (3, 0));
     for (id, content) in ids.iter().zip(&contents) {
         assert!(&store.get(id).unwrap() == content);
@@ -79,16 +83,18 @@ fn what_was_committed_survives_a_power_cut() {
 fn one_process_writes_and_others_may_read() {
     let (dir, runtime) = (dir(), runtime());
     with(dir.path(), &runtime, |_| {
-        let said =
-            DirectoryShelf::open(dir.path(), Access::Write, runtime.handle().clone()).unwrap_err();
+        let said = DirectoryShelf::open(dir.path(), AccessMode::Write, runtime.handle().clone())
+            .unwrap_err();
         assert!(matches!(said, ShelfError::InUse { .. }), "{said}");
         assert!(
             said.to_string().contains(dir.path().to_str().unwrap()),
             "{said}"
         );
-        assert!(DirectoryShelf::open(dir.path(), Access::Read, runtime.handle().clone()).is_ok());
+        assert!(
+            DirectoryShelf::open(dir.path(), AccessMode::Read, runtime.handle().clone()).is_ok()
+        );
     });
-    assert!(DirectoryShelf::open(dir.path(), Access::Write, runtime.handle().clone()).is_ok());
+    assert!(DirectoryShelf::open(dir.path(), AccessMode::Write, runtime.handle().clone()).is_ok());
 }
 
 #[test]
@@ -113,12 +119,14 @@ fn leftovers_of_interrupted_puts_are_removed_and_nothing_else() {
         wanted.insert(name.to_owned());
     }
     std::fs::write(packs.join(leftover), "half").unwrap();
-    let shelf = DirectoryShelf::open(dir.path(), Access::Read, runtime.handle().clone()).unwrap();
-    assert_eq!(shelf.leftovers(), 0);
+    let shelf =
+        DirectoryShelf::open(dir.path(), AccessMode::Read, runtime.handle().clone()).unwrap();
+    assert_eq!(shelf.removed_leftovers(), 0);
     assert!(names().contains(leftover), "reading changes nothing");
     drop(shelf);
-    let shelf = DirectoryShelf::open(dir.path(), Access::Write, runtime.handle().clone()).unwrap();
-    assert_eq!(shelf.leftovers(), 1);
+    let shelf =
+        DirectoryShelf::open(dir.path(), AccessMode::Write, runtime.handle().clone()).unwrap();
+    assert_eq!(shelf.removed_leftovers(), 1);
     assert_eq!(names(), wanted);
 }
 
@@ -128,7 +136,7 @@ fn a_missing_or_wrong_directory_is_named() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     for path in [dir.path().join("nowhere"), file] {
-        let said = DirectoryShelf::open(&path, Access::Write, runtime.handle().clone())
+        let said = DirectoryShelf::open(&path, AccessMode::Write, runtime.handle().clone())
             .unwrap_err()
             .to_string();
         assert!(said.contains(path.to_str().unwrap()), "{said}");
@@ -157,14 +165,14 @@ fn a_read_only_directory_can_be_read_and_says_so_when_written() {
         said.to_string().contains("make the place writable"),
         "{said}"
     );
-    let said = open_store(tmpfs.path(), Access::Write, &runtime)
+    let said = open_store(tmpfs.path(), AccessMode::Write, &runtime)
         .err()
         .unwrap();
     assert!(
         matches!(said, ChunkError::Shelf(ShelfError::ReadOnly { .. })),
         "{said}"
     );
-    let (store, _) = open_store(tmpfs.path(), Access::Read, &runtime).unwrap();
+    let (store, _) = open_store(tmpfs.path(), AccessMode::Read, &runtime).unwrap();
     assert_eq!(store.get(&id).unwrap(), b"1");
 }
 
@@ -195,9 +203,9 @@ fn a_full_directory_says_so_keeps_what_it_has_and_recovers() {
                     .iter()
                     .all(|(id, content)| &store.get(id).unwrap() == content)
         );
-        let mut marking = store.collect(std::time::Duration::ZERO).unwrap();
-        marking.mark(kept.iter().skip(4).map(|(id, _)| *id));
-        let collected = marking.sweep().run().unwrap();
+        let mut marking = store.begin_collection(std::time::Duration::ZERO).unwrap();
+        marking.mark_live(kept.iter().skip(4).map(|(id, _)| *id));
+        let collected = marking.begin_sweep().run().unwrap();
         // There is not enough room to merge what is left into one pack; the dead ones are gone
         // nevertheless.
         assert_eq!(
@@ -225,13 +233,9 @@ fn odd_names_in_the_directory_do_no_harm() {
         std::fs::write(odd.join(name), "?").unwrap();
     }
     std::os::unix::fs::symlink("/nowhere", odd.join("broken")).unwrap();
-    let (store, opening) = open_store(dir.path(), Access::Write, &runtime).unwrap();
+    let (store, opening) = open_store(dir.path(), AccessMode::Write, &runtime).unwrap();
     assert_eq!(
-        (
-            opening.packs,
-            opening.stranger_count,
-            store.holding().chunks
-        ),
+        (opening.packs, opening.stranger_count, store.usage().chunks),
         (1, 5, 1),
         "{opening:?}"
     );
@@ -240,7 +244,7 @@ fn odd_names_in_the_directory_do_no_harm() {
     for bad in [&b"\xff.pack"[..], b"new\nline"] {
         let bad = odd.join(std::ffi::OsStr::from_bytes(bad));
         std::fs::write(&bad, "?").unwrap();
-        let said = open_store(dir.path(), Access::Write, &runtime)
+        let said = open_store(dir.path(), AccessMode::Write, &runtime)
             .err()
             .unwrap()
             .to_string();
@@ -249,7 +253,7 @@ fn odd_names_in_the_directory_do_no_harm() {
     }
     // Beside the packs anything may lie.
     std::fs::write(dir.path().join("new\nline"), "?").unwrap();
-    assert!(open_store(dir.path(), Access::Write, &runtime).is_ok());
+    assert!(open_store(dir.path(), AccessMode::Write, &runtime).is_ok());
 }
 
 #[test]
@@ -272,7 +276,8 @@ fn a_pack_truncated_on_the_disk_is_damage_not_an_unreachable_shelf() {
                 .unwrap()
                 .to_owned();
             let shelf =
-                DirectoryShelf::open(dir.path(), Access::Read, runtime.handle().clone()).unwrap();
+                DirectoryShelf::open(dir.path(), AccessMode::Read, runtime.handle().clone())
+                    .unwrap();
             assert_eq!(shelf.read(&name, 0..len + 10).unwrap().len() as u64, len);
         }
     });

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use teal_chunk::{Item, MemoryShelf, Shelf, ShelfError};
+use teal_chunk::{MemoryShelf, Shelf, ShelfError, ShelfObject};
 use teal_testkit::Rng;
 
 /// What happens to changes.
@@ -121,11 +121,11 @@ impl Shelf for FaultShelf {
             self.objects.read(name, range)
         }
     }
-    fn list(&self) -> Result<Vec<Item>, ShelfError> {
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
         if self.is_dead() {
             Err(Self::error(""))
         } else {
-            self.objects.list()
+            self.objects.list_objects()
         }
     }
     fn remove(&self, name: &str) -> Result<(), ShelfError> {

@@ -4,7 +4,7 @@
 use crate::random_life::fault::FaultShelf;
 use crate::random_life::{GRACE, Life, content, domain, open};
 use std::sync::Arc;
-use teal_chunk::{ChunkError, ChunkStore, Options};
+use teal_chunk::{ChunkError, ChunkStore, ChunkStoreOptions};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::ChunkId;
 
@@ -18,7 +18,7 @@ fn promises_are_kept_through_failures_crashes_and_collections() {
         let checked = life.store.check(|_, _| {}).unwrap();
         assert_eq!(
             (checked.problem_count, checked.packs),
-            (0, life.store.holding().packs),
+            (0, life.store.usage().packs),
             "seed {seed}"
         );
     }
@@ -55,18 +55,21 @@ fn live_at_every_crash(live: &dyn Fn(usize) -> bool) {
             .map(|(_, id)| *id)
             .collect();
         shelf.crash_soon();
-        let mut marking = store.collect(GRACE).unwrap();
-        marking.mark(live.iter().copied());
-        let outcome = marking.sweep().run();
+        let mut marking = store.begin_collection(GRACE).unwrap();
+        marking.mark_live(live.iter().copied());
+        let outcome = marking.begin_sweep().run();
         assert!(outcome.is_err() == shelf.is_dead());
         // The second life finds everything that lives, and finishes what the first began.
         let after = FaultShelf::new(shelf.after_crash(), seed);
         let (store, _) = open(Arc::new(after.clone()), &clock, seed).unwrap();
-        assert!(store.have(&live).iter().all(|had| *had), "seed {seed}");
+        assert!(
+            store.find_present(&live).iter().all(|had| *had),
+            "seed {seed}"
+        );
         clock.advance(GRACE);
-        let mut marking = store.collect(GRACE).unwrap();
-        marking.mark(live.iter().copied());
-        let collected = marking.sweep().run().unwrap();
+        let mut marking = store.begin_collection(GRACE).unwrap();
+        marking.mark_live(live.iter().copied());
+        let collected = marking.begin_sweep().run().unwrap();
         assert!(collected.damaged.is_empty() && collected.missing_count == 0);
         live.iter().for_each(|id| drop(store.get(id).unwrap()));
         let bytes: u64 = live
@@ -74,9 +77,9 @@ fn live_at_every_crash(live: &dyn Fn(usize) -> bool) {
             .map(|id| store.get(id).unwrap().len() as u64 + 104)
             .sum();
         assert!(
-            store.holding().bytes <= 2 * bytes + 6 * 1024,
+            store.usage().bytes <= 2 * bytes + 6 * 1024,
             "seed {seed}: {:?} for {bytes}",
-            store.holding()
+            store.usage()
         );
     }
 }
@@ -109,9 +112,9 @@ fn a_chunk_moved_while_it_is_read_is_found_again() {
             })
             .collect();
         while readers.iter().any(|reader| !reader.is_finished()) {
-            let mut marking = store.collect(std::time::Duration::ZERO).unwrap();
-            marking.mark(live.iter().copied());
-            marking.sweep().run().unwrap();
+            let mut marking = store.begin_collection(std::time::Duration::ZERO).unwrap();
+            marking.mark_live(live.iter().copied());
+            marking.begin_sweep().run().unwrap();
             store.put(contents.iter().map(Vec::as_slice)).unwrap();
         }
     });
@@ -121,20 +124,23 @@ fn a_chunk_moved_while_it_is_read_is_found_again() {
 fn one_collection_at_a_time() {
     let shelf = FaultShelf::new(teal_chunk::MemoryShelf::new(), 1);
     let (store, _) = filled(&shelf, &SimClock::default());
-    let marking = store.collect(GRACE).unwrap();
-    assert!(matches!(store.collect(GRACE), Err(ChunkError::Collecting)));
+    let marking = store.begin_collection(GRACE).unwrap();
+    assert!(matches!(
+        store.begin_collection(GRACE),
+        Err(ChunkError::Collecting)
+    ));
     drop(marking);
-    assert!(store.collect(GRACE).is_ok());
+    assert!(store.begin_collection(GRACE).is_ok());
 }
 
 #[test]
 fn live_chunks_that_are_not_here_are_reported() {
     let shelf = FaultShelf::new(teal_chunk::MemoryShelf::new(), 1);
     let (store, _) = filled(&shelf, &SimClock::default());
-    let stray = domain().name(b"never stored");
-    let mut marking = store.collect(GRACE).unwrap();
-    marking.mark([stray]);
-    let collected = marking.sweep().run().unwrap();
+    let stray = domain().name_content(b"never stored");
+    let mut marking = store.begin_collection(GRACE).unwrap();
+    marking.mark_live([stray]);
+    let collected = marking.begin_sweep().run().unwrap();
     assert_eq!(
         (
             collected.missing,
@@ -153,16 +159,16 @@ fn many_small_packs_become_few() {
     let ids: Vec<ChunkId> = (0..40_u32)
         .map(|n| store.put([&n.to_le_bytes()[..]]).unwrap().0[0])
         .collect();
-    assert_eq!(store.holding().packs, 40);
+    assert_eq!(store.usage().packs, 40);
     clock.advance(GRACE);
     let collect = || {
-        let mut marking = store.collect(GRACE).unwrap();
-        marking.mark(ids.iter().copied());
-        marking.sweep().run().unwrap()
+        let mut marking = store.begin_collection(GRACE).unwrap();
+        marking.mark_live(ids.iter().copied());
+        marking.begin_sweep().run().unwrap()
     };
     let collected = collect();
     assert_eq!((collected.rewritten_packs, collected.moved), (40, 40));
-    assert!(store.holding().packs <= 2, "{:?}", store.holding());
+    assert!(store.usage().packs <= 2, "{:?}", store.usage());
     assert_eq!(
         collect().new_packs,
         0,
@@ -175,9 +181,9 @@ fn many_small_packs_become_few() {
 
 /// Puts each content by itself, as one commit after the other does.
 fn scattered(shelf: &FaultShelf, clock: &SimClock) -> (teal_chunk::ChunkStore, Vec<ChunkId>) {
-    let options = Options {
+    let options = ChunkStoreOptions {
         pack_target: 64 << 10,
-        ..Options::default()
+        ..ChunkStoreOptions::default()
     };
     let entropy = Arc::new(SeededEntropy::new(1));
     let (store, _) = ChunkStore::open(
@@ -198,13 +204,13 @@ fn small_packs_are_put_together_with_everything_in_them_and_grow_no_younger() {
     let shelf = FaultShelf::new(teal_chunk::MemoryShelf::new(), 1);
     let clock = SimClock::default();
     let (store, ids) = scattered(&shelf, &clock);
-    assert_eq!((ids.len(), store.holding().packs), (200, 200));
+    assert_eq!((ids.len(), store.usage().packs), (200, 200));
     let mut merges = 0;
     while store.is_scattered() {
-        store.merge().unwrap().run().unwrap();
+        store.begin_merge().unwrap().run().unwrap();
         merges += 1;
     }
-    let holding = store.holding();
+    let holding = store.usage();
     assert!(
         merges < 10 && holding.packs < 48 && holding.chunks == 200,
         "{merges} merges left {holding:?}"
@@ -214,10 +220,10 @@ fn small_packs_are_put_together_with_everything_in_them_and_grow_no_younger() {
     }
     // What nobody names goes when its own time has come, not later.
     clock.advance(GRACE);
-    let mut marking = store.collect(GRACE).unwrap();
-    marking.mark(ids[..20].iter().copied());
-    marking.sweep().run().unwrap();
-    assert_eq!(store.holding().chunks, 20);
+    let mut marking = store.begin_collection(GRACE).unwrap();
+    marking.mark_live(ids[..20].iter().copied());
+    marking.begin_sweep().run().unwrap();
+    assert_eq!(store.usage().chunks, 20);
 }
 
 #[test]
@@ -227,7 +233,7 @@ fn a_crash_at_any_point_of_a_merge_loses_nothing() {
         let clock = SimClock::default();
         let (store, ids) = scattered(&shelf, &clock);
         shelf.crash_soon();
-        let outcome = store.merge().unwrap().run();
+        let outcome = store.begin_merge().unwrap().run();
         assert_eq!(outcome.is_err(), shelf.is_dead(), "seed {seed}");
         let after = FaultShelf::new(shelf.after_crash(), seed);
         let (store, _) = open(Arc::new(after), &clock, seed).unwrap();
@@ -246,13 +252,23 @@ fn what_a_client_was_told_to_be_here_stays_for_the_grace() {
         .unwrap();
     clock.advance(GRACE * 2);
     // It asks while a collection is on its way, when the packs to remove are chosen already.
-    let sweep = store.collect(GRACE).unwrap().sweep();
-    assert_eq!(store.have(&ids), [true, true]);
+    let sweep = store.begin_collection(GRACE).unwrap().begin_sweep();
+    assert_eq!(store.find_present(&ids), [true, true]);
     sweep.run().unwrap();
     clock.advance(GRACE / 2);
-    store.collect(GRACE).unwrap().sweep().run().unwrap();
+    store
+        .begin_collection(GRACE)
+        .unwrap()
+        .begin_sweep()
+        .run()
+        .unwrap();
     drop(store.pin(&ids).unwrap());
     clock.advance(GRACE * 2);
-    store.collect(GRACE).unwrap().sweep().run().unwrap();
-    assert_eq!(store.holding().chunks, 0, "it was never named");
+    store
+        .begin_collection(GRACE)
+        .unwrap()
+        .begin_sweep()
+        .run()
+        .unwrap();
+    assert_eq!(store.usage().chunks, 0, "it was never named");
 }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use teal_chunk::{
-    Access, ChunkError, ChunkStore, DirectoryShelf, Domain, DomainId, Opening, Options,
+    AccessMode, ChunkError, ChunkStore, ChunkStoreOptions, DedupDomain, DirectoryShelf, DomainId,
+    ShelfScanReport,
 };
 use teal_env::{SystemClock, SystemEntropy};
-use teal_testkit::skip;
+use teal_testkit::skip_test;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -24,15 +25,15 @@ pub(crate) fn runtime() -> Runtime {
 
 pub(crate) fn open_store(
     dir: &Path,
-    access: Access,
+    access: AccessMode,
     runtime: &Runtime,
-) -> Result<(ChunkStore, Opening), ChunkError> {
+) -> Result<(ChunkStore, ShelfScanReport), ChunkError> {
     let shelf = DirectoryShelf::open(dir, access, runtime.handle().clone())?;
-    let options = Options {
+    let options = ChunkStoreOptions {
         access,
-        ..Options::default()
+        ..ChunkStoreOptions::default()
     };
-    let domain = Domain::new(DomainId::new([1; 16]), [2; 32]);
+    let domain = DedupDomain::new(DomainId::new([1; 16]), [2; 32]);
     ChunkStore::open(
         Arc::new(shelf),
         domain,
@@ -102,7 +103,7 @@ impl Ext4 {
                 Some(made)
             }
             Err(why) => {
-                skip(test, &why);
+                skip_test(test, &why);
                 None
             }
         }

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use teal_chunk::{
-    ChunkError, ChunkStore, Domain, DomainId, MemoryShelf, Opening, Options, Pin, PinError, Shelf,
+    ChunkError, ChunkStore, ChunkStoreOptions, DedupDomain, DomainId, MemoryShelf, Pin, PinError,
+    Shelf, ShelfScanReport,
 };
 use teal_env::Clock;
 use teal_testkit::{Rng, SeededEntropy, SimClock};
@@ -21,18 +22,18 @@ const CONTENTS: u64 = 80;
 /// Packs of a few chunks.
 const TARGET: usize = 6 << 10;
 
-pub(crate) fn domain() -> Domain {
-    Domain::new(DomainId::new([1; 16]), [2; 32])
+pub(crate) fn domain() -> DedupDomain {
+    DedupDomain::new(DomainId::new([1; 16]), [2; 32])
 }
 
 pub(crate) fn open(
     shelf: Arc<dyn Shelf>,
     clock: &SimClock,
     seed: u64,
-) -> Result<(ChunkStore, Opening), ChunkError> {
-    let options = Options {
+) -> Result<(ChunkStore, ShelfScanReport), ChunkError> {
+    let options = ChunkStoreOptions {
         pack_target: TARGET,
-        ..Options::default()
+        ..ChunkStoreOptions::default()
     };
     ChunkStore::open(
         shelf,
@@ -46,7 +47,7 @@ pub(crate) fn open(
 /// The `n`-th content: 1 to 2000 bytes, half of them such as do not compress.
 pub(crate) fn content(n: u64) -> Vec<u8> {
     let mut rng = Rng::new(n);
-    let mut out = vec![n as u8; 1 + rng.index(2000)];
+    let mut out = vec![n as u8; 1 + rng.pick_index(2000)];
     if n.is_multiple_of(2) {
         rng.fill(&mut out);
     }
@@ -93,7 +94,7 @@ impl Life {
                 5 => self.pin_known()?,
                 6 => drop(
                     (!self.pins.is_empty())
-                        .then(|| self.pins.swap_remove(self.rng.index(self.pins.len()))),
+                        .then(|| self.pins.swap_remove(self.rng.pick_index(self.pins.len()))),
                 ),
                 7 => self.forget_names(),
                 8 => self.clock.advance(GRACE / 2),
@@ -134,12 +135,12 @@ impl Life {
         let numbers: Vec<u64> = (0..1 + self.rng.below(8))
             .map(|_| self.rng.below(CONTENTS))
             .collect();
-        let mut batch = self.store.batch().map_err(|e| e.to_string())?;
+        let mut batch = self.store.begin_batch().map_err(|e| e.to_string())?;
         let (mut chunks, mut fresh) = (Vec::new(), Vec::new());
         for n in numbers {
             let content = content(n);
-            if !self.store.peek(&[domain().name(&content)])[0] {
-                fresh.push(domain().name(&content));
+            if !self.store.peek_present(&[domain().name_content(&content)])[0] {
+                fresh.push(domain().name_content(&content));
             }
             chunks.push((batch.add(&content).map_err(|e| e.to_string())?, n));
         }
@@ -147,7 +148,7 @@ impl Life {
         let Ok(pin) = batch.commit() else {
             return Ok(());
         };
-        let now = self.clock.monotonic();
+        let now = self.clock.monotonic_time();
         self.fresh
             .extend(fresh.into_iter().map(|chunk| (chunk, now)));
         match self.rng.below(3) {
@@ -162,14 +163,14 @@ impl Life {
     fn pin_known(&mut self) -> Result<(), String> {
         let chunks: Vec<(ChunkId, u64)> = (0..1 + self.rng.below(4))
             .map(|_| self.rng.below(CONTENTS))
-            .map(|n| (domain().name(&content(n)), n))
+            .map(|n| (domain().name_content(&content(n)), n))
             .collect();
         let ids: Vec<ChunkId> = chunks.iter().map(|(chunk, _)| *chunk).collect();
         match self.store.pin(&ids) {
             Ok(pin) if self.rng.chance(0.5) => self.pins.push((pin, chunks)),
             Ok(_) => self.named.extend(chunks),
             Err(PinError::Missing(missing)) => {
-                let have = self.store.peek(&missing);
+                let have = self.store.peek_present(&missing);
                 if have.contains(&true) {
                     return Err("a chunk is had and cannot be pinned".into());
                 }
@@ -182,10 +183,10 @@ impl Life {
     /// A client asks what is here, and is going to name it within the grace.
     fn ask(&mut self) -> Result<(), String> {
         let chunks: Vec<ChunkId> = (0..4)
-            .map(|_| domain().name(&content(self.rng.below(CONTENTS))))
+            .map(|_| domain().name_content(&content(self.rng.below(CONTENTS))))
             .collect();
-        let now = self.clock.monotonic();
-        let have = self.store.have(&chunks);
+        let now = self.clock.monotonic_time();
+        let have = self.store.find_present(&chunks);
         let told = chunks
             .into_iter()
             .zip(have)
@@ -197,18 +198,18 @@ impl Life {
 
     /// Small packs are put together, with commits at any point of it.
     fn merge(&mut self) -> Result<(), String> {
-        let before = self.store.holding();
-        let mut sweep = self.store.merge().map_err(|e| e.to_string())?;
+        let before = self.store.usage();
+        let mut sweep = self.store.begin_merge().map_err(|e| e.to_string())?;
         loop {
             self.meanwhile()?;
-            match sweep.step() {
+            match sweep.run_step() {
                 Ok(true) if self.rng.chance(0.1) => break,
                 Ok(true) => {}
                 Ok(false) | Err(_) => break,
             }
         }
         drop(sweep);
-        let after = self.store.holding();
+        let after = self.store.usage();
         if after.chunks < before.chunks {
             return Err(format!(
                 "a merge lost chunks: {after:?}, and before {before:?}"
@@ -225,15 +226,18 @@ impl Life {
 
     /// A collection, with commits at any point of it.
     fn collect(&mut self) -> Result<(), String> {
-        let mut marking = self.store.collect(GRACE).map_err(|e| e.to_string())?;
+        let mut marking = self
+            .store
+            .begin_collection(GRACE)
+            .map_err(|e| e.to_string())?;
         let live: Vec<ChunkId> = self.named.keys().copied().collect();
         self.meanwhile()?;
-        marking.mark(live);
+        marking.mark_live(live);
         self.meanwhile()?;
-        let mut sweep = marking.sweep();
+        let mut sweep = marking.begin_sweep();
         loop {
             self.meanwhile()?;
-            match sweep.step() {
+            match sweep.run_step() {
                 Ok(true) if self.rng.chance(0.1) => break,
                 Ok(true) => {}
                 Ok(false) | Err(_) => break,
@@ -254,7 +258,7 @@ impl Life {
             3 => {
                 drop(
                     (!self.pins.is_empty())
-                        .then(|| self.pins.swap_remove(self.rng.index(self.pins.len()))),
+                        .then(|| self.pins.swap_remove(self.rng.pick_index(self.pins.len()))),
                 );
                 Ok(())
             }
@@ -279,11 +283,11 @@ impl Life {
                 Err(error) => return Err(format!("a promised chunk is gone: {error}")),
             }
         }
-        let now = self.clock.monotonic();
+        let now = self.clock.monotonic_time();
         self.fresh
             .retain(|_, since| now.saturating_sub(*since) < GRACE);
         let fresh: Vec<ChunkId> = self.fresh.keys().copied().collect();
-        if self.store.peek(&fresh).contains(&false) {
+        if self.store.peek_present(&fresh).contains(&false) {
             return Err("a chunk is gone before its grace was over".into());
         }
         Ok(())

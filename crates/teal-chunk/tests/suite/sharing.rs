@@ -3,7 +3,7 @@
 use crate::random_life::{content, open};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use teal_chunk::{Item, MemoryShelf, Shelf, ShelfError};
+use teal_chunk::{MemoryShelf, Shelf, ShelfError, ShelfObject};
 use teal_testkit::SimClock;
 
 /// A shelf whose puts wait at a gate.
@@ -26,8 +26,8 @@ impl Shelf for Gated {
     fn read(&self, name: &str, range: std::ops::Range<u64>) -> Result<Vec<u8>, ShelfError> {
         self.0.read(name, range)
     }
-    fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        self.0.list()
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
+        self.0.list_objects()
     }
     fn remove(&self, name: &str) -> Result<(), ShelfError> {
         self.0.remove(name)
@@ -50,7 +50,7 @@ fn commits_that_wait_for_one_put_share_the_next() {
         for n in 0..8_u8 {
             let (store, added) = (&store, &added);
             scope.spawn(move || {
-                let mut batch = store.batch().unwrap();
+                let mut batch = store.begin_batch().unwrap();
                 let id = batch.add(&[n]).unwrap();
                 added.wait();
                 batch.commit().unwrap();
@@ -95,7 +95,7 @@ fn threads_store_what_overlaps_and_everything_is_there() {
         .unwrap();
     assert_eq!(
         (checked.problem_count, checked.chunks),
-        (0, store.holding().chunks),
+        (0, store.usage().chunks),
         "no chunk is stored twice"
     );
 }

@@ -5,8 +5,8 @@ use crate::random_life::{GRACE, content, domain, open};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_chunk::{
-    Access, CHUNK_MAX, ChunkError, ChunkStore, Domain, DomainId, MemoryShelf, Options,
-    PROBLEMS_MAX, PinError, Shelf, ShelfError,
+    AccessMode, CHUNK_MAX, ChunkError, ChunkStore, ChunkStoreOptions, DedupDomain, DomainId,
+    MemoryShelf, PROBLEMS_MAX, PinError, Shelf, ShelfError,
 };
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::ChunkId;
@@ -46,14 +46,14 @@ fn what_was_put_is_read_now_and_after_opening_again() {
     let (store, shelf) = fresh();
     let contents: Vec<Vec<u8>> = (0..60).map(content).chain([vec![5; CHUNK_MAX]]).collect();
     let ids = put(&store, &contents);
-    assert!(store.holding().packs > 3, "packs have a target");
+    assert!(store.usage().packs > 3, "packs have a target");
     for store in [store, reopen(&shelf)] {
         for (id, content) in ids.iter().zip(&contents) {
             assert_eq!(&store.get(id).unwrap(), content);
         }
         let mut listed = Vec::new();
         store
-            .list(|info| {
+            .visit_chunks(|info| {
                 listed.push((info.chunk, info.bytes as usize));
                 ControlFlow::Continue(())
             })
@@ -89,7 +89,7 @@ fn equal_content_is_stored_once() {
         (5, 2, 1)
     );
     assert_eq!(
-        store.have(&[ids[0], domain().name(b"other")]),
+        store.find_present(&[ids[0], domain().name_content(b"other")]),
         [true, false]
     );
 }
@@ -97,24 +97,31 @@ fn equal_content_is_stored_once() {
 #[test]
 fn nothing_is_had_before_it_is_durable() {
     let (store, shelf) = fresh();
-    let mut batch = store.batch().unwrap();
+    let mut batch = store.begin_batch().unwrap();
     let id = batch.add(&content(1)).unwrap();
-    assert_eq!((store.have(&[id])[0], shelf.snapshot().len()), (false, 0));
+    assert_eq!(
+        (store.find_present(&[id])[0], shelf.snapshot().len()),
+        (false, 0)
+    );
     assert!(matches!(store.get(&id), Err(ChunkError::Absent { chunk }) if chunk == id));
     assert!(matches!(store.pin(&[id]), Err(PinError::Missing(missing)) if missing == [id]));
     let pin = batch.commit().unwrap();
     assert_eq!(
-        (store.have(&[id])[0], pin.len(), store.holding().pinned),
+        (
+            store.find_present(&[id])[0],
+            pin.len(),
+            store.usage().pinned
+        ),
         (true, 1, 1)
     );
     drop(pin);
-    assert_eq!(store.holding().pinned, 0);
+    assert_eq!(store.usage().pinned, 0);
 }
 
 #[test]
 fn chunks_have_a_size() {
     let (store, _) = fresh();
-    let mut batch = store.batch().unwrap();
+    let mut batch = store.begin_batch().unwrap();
     for bytes in [0, CHUNK_MAX + 1] {
         let error = batch.add(&vec![0; bytes]).unwrap_err();
         assert!(
@@ -129,7 +136,7 @@ fn damage_is_named_never_returned_and_repaired_by_sending_again() {
     let contents = [short(2), short(3)];
     let ids: Vec<ChunkId> = contents
         .iter()
-        .map(|content| domain().name(content))
+        .map(|content| domain().name_content(content))
         .collect();
     let (store, shelf) = fresh();
     put(&store, &contents);
@@ -139,7 +146,7 @@ fn damage_is_named_never_returned_and_repaired_by_sending_again() {
     for at in (0..sound[&name].len()).step_by(3) {
         let shelf = MemoryShelf::from_objects(sound.clone());
         let store = reopen(&shelf);
-        shelf.damage(&name, |bytes| bytes[at] ^= 0x10);
+        shelf.damage_object(&name, |bytes| bytes[at] ^= 0x10);
         let checked = store.check(|_, _| {}).unwrap();
         assert!(checked.problem_count > 0, "check does not see byte {at}");
         assert!(
@@ -166,7 +173,7 @@ fn damage_is_named_never_returned_and_repaired_by_sending_again() {
                     );
                     assert!(error.to_string().contains(&id.to_string()), "{error}");
                     assert_eq!(
-                        store.have(&[*id]),
+                        store.find_present(&[*id]),
                         [false],
                         "what is damaged is asked for again"
                     );
@@ -200,7 +207,7 @@ fn graft(pack: &mut [u8], with: u8) {
 fn content_with_right_checksums_and_another_name_is_refused() {
     let (store, shelf) = fresh();
     let id = put(&store, &[vec![7]])[0];
-    shelf.damage(&only_pack(&shelf), |pack| graft(pack, 8));
+    shelf.damage_object(&only_pack(&shelf), |pack| graft(pack, 8));
     let error = store.get(&id).unwrap_err();
     assert!(
         error.to_string().contains("does not match its name"),
@@ -237,7 +244,7 @@ fn a_pack_cut_short_anywhere_gives_what_is_whole() {
         let shelf = MemoryShelf::from_objects([(name.clone(), whole[..len].to_vec())].into());
         let clock = SimClock::default();
         let (store, opening) = open(Arc::new(shelf.clone()), &clock, 1).unwrap();
-        let had: Vec<bool> = store.have(&ids);
+        let had: Vec<bool> = store.find_present(&ids);
         let found = had.iter().filter(|had| **had).count();
         assert!(
             found >= found_before && opening.damaged.len() == 1 && opening.damaged[0].1 == found
@@ -248,7 +255,12 @@ fn a_pack_cut_short_anywhere_gives_what_is_whole() {
         }
         // Collection does not take it, though nothing of it is said to live.
         clock.advance(GRACE * 2);
-        store.collect(GRACE).unwrap().sweep().run().unwrap();
+        store
+            .begin_collection(GRACE)
+            .unwrap()
+            .begin_sweep()
+            .run()
+            .unwrap();
         assert_eq!(shelf.snapshot().len(), 1);
     }
     assert_eq!(found_before, 3);
@@ -261,21 +273,21 @@ fn a_pack_with_a_damaged_live_chunk_is_not_collected() {
     let (store, _) = open(Arc::new(shelf.clone()), &clock, 1).unwrap();
     let ids = put(&store, &(0..5).map(short).collect::<Vec<_>>());
     let name = only_pack(&shelf);
-    shelf.damage(&name, |bytes| bytes[80 + 56] ^= 1);
+    shelf.damage_object(&name, |bytes| bytes[80 + 56] ^= 1);
     clock.advance(GRACE);
-    let mut marking = store.collect(GRACE).unwrap();
-    marking.mark([ids[0]]);
-    let collected = marking.sweep().run().unwrap();
+    let mut marking = store.begin_collection(GRACE).unwrap();
+    marking.mark_live([ids[0]]);
+    let collected = marking.begin_sweep().run().unwrap();
     assert_eq!(collected.damaged.len(), 1, "{collected:?}");
     assert!(shelf.snapshot().contains_key(&name));
-    assert_eq!(store.have(&ids[..1]), [false]);
+    assert_eq!(store.find_present(&ids[..1]), [false]);
 }
 
 #[test]
 fn the_wrong_key_or_domain_is_said_so() {
     let (store, shelf) = fresh();
     let id = put(&store, &[content(1)])[0];
-    let opened = |domain: Domain| {
+    let opened = |domain: DedupDomain| {
         let (clock, entropy) = (
             Arc::new(SimClock::default()),
             Arc::new(SeededEntropy::new(1)),
@@ -283,26 +295,26 @@ fn the_wrong_key_or_domain_is_said_so() {
         ChunkStore::open(
             Arc::new(shelf.clone()),
             domain,
-            Options::default(),
+            ChunkStoreOptions::default(),
             clock,
             entropy,
         )
     };
-    let said = opened(Domain::new(DomainId::new([1; 16]), [3; 32]))
+    let said = opened(DedupDomain::new(DomainId::new([1; 16]), [3; 32]))
         .err()
         .unwrap();
     assert!(
         matches!(said, ChunkError::WrongKey { .. }) && said.to_string().contains("memory"),
         "{said}"
     );
-    let other = Domain::new(DomainId::new([9; 16]), [2; 32]);
+    let other = DedupDomain::new(DomainId::new([9; 16]), [2; 32]);
     let said = opened(other.clone()).err().unwrap();
     assert!(matches!(said, ChunkError::WrongDomain { .. }), "{said}");
     // A cut pack still says whose it is in its header.
-    shelf.damage(&only_pack(&shelf), |bytes| bytes.truncate(100));
+    shelf.damage_object(&only_pack(&shelf), |bytes| bytes.truncate(100));
     assert!(matches!(opened(other), Err(ChunkError::WrongDomain { .. })));
     drop(store);
-    assert!(!opened(domain()).unwrap().0.have(&[id])[0]);
+    assert!(!opened(domain()).unwrap().0.find_present(&[id])[0]);
 }
 
 #[test]
@@ -317,11 +329,11 @@ fn foreign_things_are_reported_and_left_alone() {
         Arc::new(SimClock::default()),
         Arc::new(SeededEntropy::new(99)),
     );
-    let theirs = Domain::new(DomainId::new([9; 16]), [2; 32]);
+    let theirs = DedupDomain::new(DomainId::new([9; 16]), [2; 32]);
     let (foreign, _) = ChunkStore::open(
         Arc::new(other.clone()),
         theirs,
-        Options::default(),
+        ChunkStoreOptions::default(),
         clock.clone(),
         entropy,
     )
@@ -348,13 +360,18 @@ fn foreign_things_are_reported_and_left_alone() {
         (expected, 3, 1)
     );
     clock.advance(GRACE);
-    store.collect(GRACE).unwrap().sweep().run().unwrap();
+    store
+        .begin_collection(GRACE)
+        .unwrap()
+        .begin_sweep()
+        .run()
+        .unwrap();
     assert_eq!(
         shelf.snapshot().len(),
         before.len() - 1,
         "only our dead pack is gone"
     );
-    assert!(!store.have(&[id])[0]);
+    assert!(!store.find_present(&[id])[0]);
 }
 
 #[test]
@@ -366,9 +383,10 @@ fn reports_have_a_limit_and_count_on() {
         (opening.strangers.len(), opening.stranger_count),
         (PROBLEMS_MAX, PROBLEMS_MAX + 5)
     );
-    let mut marking = store.collect(GRACE).unwrap();
-    marking.mark((0..PROBLEMS_MAX as u32 + 7).map(|n| domain().name(&n.to_le_bytes())));
-    let report = marking.sweep().run().unwrap();
+    let mut marking = store.begin_collection(GRACE).unwrap();
+    marking
+        .mark_live((0..PROBLEMS_MAX as u32 + 7).map(|n| domain().name_content(&n.to_le_bytes())));
+    let report = marking.begin_sweep().run().unwrap();
     assert_eq!(
         (report.missing.len(), report.missing_count),
         (PROBLEMS_MAX, PROBLEMS_MAX + 7)
@@ -380,7 +398,7 @@ fn a_failed_put_is_told_to_everybody_and_promises_nothing() {
     let shelf = FaultShelf::new(MemoryShelf::new(), 1);
     let (store, _) = open(Arc::new(shelf.clone()), &SimClock::default(), 1).unwrap();
     for _ in 0..20 {
-        let (mut one, mut two) = (store.batch().unwrap(), store.batch().unwrap());
+        let (mut one, mut two) = (store.begin_batch().unwrap(), store.begin_batch().unwrap());
         let id = one.add(&content(1)).unwrap();
         assert_eq!(two.add(&content(1)).unwrap(), id);
         shelf.fail_puts(1);
@@ -390,7 +408,10 @@ fn a_failed_put_is_told_to_everybody_and_promises_nothing() {
                 Err(ChunkError::Shelf(ShelfError::Unreachable { .. }))
             ));
         }
-        assert_eq!((store.have(&[id])[0], store.holding().pinned), (false, 0));
+        assert_eq!(
+            (store.find_present(&[id])[0], store.usage().pinned),
+            (false, 0)
+        );
         assert!(
             shelf.objects().snapshot().is_empty(),
             "what was put nevertheless is taken back"
@@ -404,9 +425,9 @@ fn a_failed_put_is_told_to_everybody_and_promises_nothing() {
 fn a_store_for_reading_only_reads_only() {
     let (store, shelf) = fresh();
     let id = put(&store, &[content(1)])[0];
-    let options = Options {
-        access: Access::Read,
-        ..Options::default()
+    let options = ChunkStoreOptions {
+        access: AccessMode::Read,
+        ..ChunkStoreOptions::default()
     };
     let (clock, entropy) = (
         Arc::new(SimClock::default()),
@@ -415,11 +436,11 @@ fn a_store_for_reading_only_reads_only() {
     let (store, _) = ChunkStore::open(Arc::new(shelf), domain(), options, clock, entropy).unwrap();
     assert_eq!(store.get(&id).unwrap(), content(1));
     assert!(matches!(
-        store.batch().err(),
+        store.begin_batch().err(),
         Some(ChunkError::ReadOnly { .. })
     ));
     assert!(matches!(
-        store.collect(GRACE).err(),
+        store.begin_collection(GRACE).err(),
         Some(ChunkError::ReadOnly { .. })
     ));
 }

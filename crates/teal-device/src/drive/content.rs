@@ -1,43 +1,46 @@
 //! Content on a drive: read, installed, given up.
 
 use super::Drive;
-use super::held::{BYTES_MAX, HeldContent, HeldObject, RANGES_MAX, blocks};
+use super::found_content::{DataPiece, FoundContent};
+use super::object_note::{HeldContent, HeldObject, NOTE_BYTES_MAX, RANGES_MAX, block_bounds};
 use std::ops::ControlFlow;
-use teal_log::{Cost, Locked, NewObject, StoreError};
-use teal_types::{BLOCK, CommitSeq, FileType, ObjectNo, Ranges};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError};
+use teal_types::{BLOCK, ByteRanges, CommitSeq, FileType, ObjectNo};
 
-/// Content is read in such pieces; with a bad block one of them is lost.
-const STEP: u64 = 128 << 10;
+/// The bytes of one read of content; with a bad block, one such read is lost.
+const READ_STEP: u64 = 128 << 10;
 /// The most bytes given back in one operation.
-const RECLAIM: u64 = 256 << 20;
+const RECLAIM_STEP: u64 = 256 << 20;
 
-/// Bytes, and where in a file they are.
-pub type Piece = (u64, Vec<u8>);
-
-/// What was found of content.
-#[derive(Debug, Default)]
-pub struct FoundContent {
-    /// What is there.
-    pub present: Ranges,
-    /// What of it is not zeros, ascending.
-    pub pieces: Vec<Piece>,
-    /// What should be there and is damaged.
-    pub spoiled: Ranges,
-}
-
-fn note_of(held: &HeldObject) -> Option<Vec<u8>> {
+/// Returns the note of an object; none if it says nothing.
+fn encode_note(held: &HeldObject) -> Option<Vec<u8>> {
     (!held.is_empty()).then(|| held.encode())
 }
 
+/// Returns the range that an installation replaces: whole blocks, but for their parts beside it
+/// that are here. Other parts may be damaged, and go with their block.
+fn replaced_range(present: &ByteRanges, from: u64, to: u64) -> (u64, u64) {
+    let (mut low, mut high) = block_bounds(from, to);
+    if present.overlaps(low, from) {
+        low = from;
+    }
+    if present.overlaps(to, high) {
+        high = to;
+    }
+    debug_assert!(low <= from && to <= high);
+    (low, high)
+}
+
 impl Drive {
-    /// Returns what is held of an object.
+    /// Returns the note of an object: the parts of it that are on the drive.
     ///
     /// # Errors
-    /// What reading its note met.
-    pub fn held(&self, no: ObjectNo) -> Result<HeldObject, StoreError> {
+    /// Returns the error of reading the note.
+    pub fn held_object(&self, no: ObjectNo) -> Result<HeldObject, StoreError> {
         let Some(bytes) = self.store.note(no)? else {
             return Ok(HeldObject::default());
         };
+        // A note that cannot be read is damage of the drive, and not an object without content.
         let damaged = StoreError::Corrupt {
             what: "the note of an object on a drive",
             at: 0,
@@ -46,10 +49,10 @@ impl Drive {
         HeldObject::decode(&bytes).ok_or(damaged)
     }
 
-    /// Reads what is there of the content from `from` to `to`, as it is since `data_seq`.
+    /// Reads the content from `from` to `to` as far as it is here, as it is since `data_seq`.
     ///
     /// # Errors
-    /// What the disk met. Damaged content is no error: it is said in [`FoundContent`].
+    /// Returns the disk's error. Damaged content is no error, but listed in [`FoundContent`].
     pub fn read(
         &self,
         no: ObjectNo,
@@ -57,29 +60,31 @@ impl Drive {
         from: u64,
         to: u64,
     ) -> Result<FoundContent, StoreError> {
-        let _shard = self.shard(no).read();
+        // Shared with other readers; an installation of the same object waits.
+        let _shard = self.shard_of(no).read();
         let mut found = FoundContent::default();
-        let Some(content) = self
-            .held(no)?
-            .content
-            .filter(|content| content.data_seq == data_seq)
-        else {
+        let content = self.held_object(no)?.content;
+        // Content of another commit is another content.
+        let Some(content) = content.filter(|content| content.data_seq == data_seq) else {
             return Ok(found);
         };
-        self.uses(no);
-        for (start, end) in content.present.within(from, to).iter() {
+        self.record_use(no);
+        for (start, end) in content.present.clipped_to(from, to).iter() {
             let mut at = start;
             while at < end {
-                let stop = (at / STEP + 1).saturating_mul(STEP).min(end);
+                // Steps end at multiples, so that two reads of a damaged place give up the same
+                // bytes.
+                let stop = (at / READ_STEP + 1).saturating_mul(READ_STEP).min(end);
+                debug_assert!(at < stop && stop <= end);
                 match self.read_step(no, at, stop) {
                     Ok(mut pieces) => {
                         found.pieces.append(&mut pieces);
                         found.present.add(at, stop);
                     }
                     Err(StoreError::Corrupt { .. } | StoreError::NotFound(_)) => {
-                        found.spoiled.add(at, stop)
+                        found.damaged.add(at, stop);
                     }
-                    Err(e) => return Err(e),
+                    Err(error) => return Err(error),
                 }
                 at = stop;
             }
@@ -87,8 +92,8 @@ impl Drive {
         Ok(found)
     }
 
-    /// Returns what is not zeros.
-    fn read_step(&self, no: ObjectNo, from: u64, to: u64) -> Result<Vec<Piece>, StoreError> {
+    /// Reads the pieces of a range that are not zeros.
+    fn read_step(&self, no: ObjectNo, from: u64, to: u64) -> Result<Vec<DataPiece>, StoreError> {
         let (mut at, mut pieces) = (from, Vec::new());
         while let Some(data) = self.store.seek(no, at, false)?.filter(|data| *data < to) {
             let hole = self
@@ -105,82 +110,67 @@ impl Drive {
     }
 
     /// Takes content in: of an object that has `size` bytes since `data_seq`, those from `from` to
-    /// `to`; what no piece covers is zeros. `false`: the drive holds newer content, or too many
-    /// parts of this, or has not come so far.
+    /// `to`; bytes without a piece are zeros. Returns false if the drive holds newer content, or
+    /// too many parts of this, or is not at that commit yet.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`] when nothing more may make way, or what the disk met.
+    /// [`StoreError::NoSpace`] when nothing more may make way, or the disk's error.
     pub fn install(
         &self,
         no: ObjectNo,
         (data_seq, size): (CommitSeq, u64),
         (from, to): (u64, u64),
-        pieces: &[Piece],
+        pieces: &[DataPiece],
     ) -> Result<bool, StoreError> {
-        if data_seq > self.label().seen {
+        // Guarantee 3: nothing on the drive is newer than its position.
+        if data_seq > self.label().position {
             return Ok(false);
         }
-        let _writing = self.writes();
-        let bytes: u64 = pieces
-            .iter()
-            .map(|(_, bytes)| bytes.len() as u64 + 2 * BLOCK)
-            .sum();
+        let _writing = self.begin_write();
+        let mut bytes = 0;
+        for (_, piece) in pieces {
+            // A piece may begin and end within a block.
+            bytes += piece.len() as u64 + 2 * BLOCK;
+        }
+        // Before the shard is locked: other objects make way, each under its own shard.
         self.make_room(no, bytes)?;
-        let _shard = self.shard(no).write();
+        let _shard = self.shard_of(no).write();
         if self.store.is_leaving(no) {
+            // The number is free for a new object only when the removal of the old one is durable.
             self.store.commit()?;
         }
-        let mut held = self.held(no)?;
+        let mut held = self.held_object(no)?;
         let mut content = match held.content.take() {
             Some(content) if content.data_seq == data_seq => content,
             Some(content) if content.data_seq > data_seq => return Ok(false),
-            // Whatever was said of what has changed since is not known here.
+            // The changes since an older commit are not known here: nothing of that content stays.
             _ => HeldContent {
                 data_seq,
                 size,
-                present: Ranges::default(),
+                present: ByteRanges::default(),
             },
         };
         let is_fresh = content.present.is_empty();
-        // What is beside it in the same block, and is there, stays; what is not may be damaged, and
-        // goes with its block.
-        let (low, high) = blocks(from, to);
-        let low = if content.present.touches(low, from) {
-            from
-        } else {
-            low
-        };
-        let high = if content.present.touches(to, high) {
-            to
-        } else {
-            high
-        };
+        let (low, high) = replaced_range(&content.present, from, to);
         content.present.add(from, to.min(size));
         if content.present.iter().len() > RANGES_MAX {
             return Ok(false);
         }
         held.content = Some(content);
-        let cost = Cost::write(bytes + 2 * BLOCK).with_note(BYTES_MAX);
+        let cost = Cost::write(bytes + 2 * BLOCK).with_note(NOTE_BYTES_MAX);
         let op = self.store.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => {
                 let mut locked = op.lock(&[])?;
-                let now = self.clock.civil();
-                let new = NewObject {
-                    kind: FileType::File,
-                    perm: 0o600,
-                    uid: 0,
-                    gid: 0,
-                    rdev: 0,
-                    now,
-                };
-                locked.create_as(no, new)?;
+                locked.create_as(no, self.new_file())?;
+                // Without a name, it lives as an orphan.
                 locked.set_orphan(no, true)?;
                 locked
             }
             locked => locked?,
         };
         if is_fresh {
+            // Cut first, so that nothing of a former content is left.
             locked.truncate(no, 0)?;
             locked.truncate(no, size)?;
         } else {
@@ -189,26 +179,40 @@ impl Drive {
         for (at, bytes) in pieces {
             locked.write(no, *at, bytes)?;
         }
+        // In the batch of the content: after a crash both are there, or neither.
         locked.set_note(no, Some(&held.encode()))?;
         drop(locked);
-        self.uses(no);
+        self.record_use(no);
         Ok(true)
     }
 
-    /// An object has another state: what is left of the old one is a part of the new one.
-    /// `changed`: (offset, length), `None` anywhere.
+    /// Returns the attributes of the file that holds an object's content.
+    fn new_file(&self) -> NewObject {
+        NewObject {
+            kind: FileType::File,
+            perm: 0o600,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            now: self.clock.civil_time(),
+        }
+    }
+
+    /// Takes in that an object has another state: content of the old one that did not change is
+    /// content of the new one. `changed` lists (offset, length); with `None`, the change may be
+    /// anywhere.
     ///
     /// # Errors
-    /// What the disk met.
-    pub fn changed(
+    /// Returns the disk's error.
+    pub fn apply_change(
         &self,
         no: ObjectNo,
         (data_seq, size): (CommitSeq, u64),
         changed: Option<&[(u64, u64)]>,
     ) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
-        let mut held = self.held(no)?;
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
+        let mut held = self.held_object(no)?;
         let Some(content) = held
             .content
             .take()
@@ -216,26 +220,28 @@ impl Drive {
         else {
             return Ok(());
         };
-        let after = content.after(data_seq, size, changed);
-        let gone = content.present.without(&after.present);
+        // The note is written before the space is given back, below: content that is not noted is
+        // not read.
+        let after = content.superseded_by(data_seq, size, changed);
+        let gone = content.present.difference(&after.present);
         held.content = Some(after).filter(|content| !content.present.is_empty());
-        self.strip(no, &held, &gone)
+        self.reduce_to(no, &held, &gone)
     }
 
     /// Gives up damaged content, with all that lies in the same blocks: it comes again from
     /// elsewhere.
     ///
     /// # Errors
-    /// What the disk met.
-    pub fn spoil(
+    /// Returns the disk's error.
+    pub fn drop_damaged(
         &self,
         no: ObjectNo,
         data_seq: CommitSeq,
-        spoiled: &Ranges,
+        spoiled: &ByteRanges,
     ) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
-        let mut held = self.held(no)?;
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
+        let mut held = self.held_object(no)?;
         let Some(mut content) = held
             .content
             .take()
@@ -243,80 +249,82 @@ impl Drive {
         else {
             return Ok(());
         };
-        // A reader asks for a part of a block; damaged is all of it.
-        let mut whole = Ranges::default();
+        // A reader asks for a part of a block, but all of the block is damaged.
+        let mut whole = ByteRanges::default();
         spoiled
             .iter()
-            .map(|(from, to)| blocks(from, to))
+            .map(|(from, to)| block_bounds(from, to))
             .for_each(|(from, to)| whole.add(from, to));
-        content.present = content.present.without(&whole);
+        content.present = content.present.difference(&whole);
         held.content = Some(content).filter(|content| !content.present.is_empty());
-        self.strip(no, &held, &whole)
+        self.reduce_to(no, &held, &whole)
     }
 
-    /// An object is no more.
+    /// Removes an object that does not exist any more.
     ///
     /// # Errors
-    /// What the disk met.
-    pub fn gone(&self, no: ObjectNo) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
-        self.strip(no, &HeldObject::default(), &Ranges::default())
+    /// Returns the disk's error.
+    pub fn remove_object(&self, no: ObjectNo) -> Result<(), StoreError> {
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
+        self.reduce_to(no, &HeldObject::default(), &ByteRanges::default())
     }
 
-    /// Says whether an object, and of a directory whatever comes into it, is always to be here.
+    /// Sets an object's affinity: that it is always to be here, and with `sticky`, everything that
+    /// enters the directory.
     ///
     /// # Errors
-    /// What the disk met.
-    pub fn mark(&self, no: ObjectNo, affinity: bool, sticky: bool) -> Result<(), StoreError> {
-        let _writing = self.writes();
-        let _shard = self.shard(no).write();
+    /// Returns the disk's error.
+    pub fn set_affinity(
+        &self,
+        no: ObjectNo,
+        affinity: bool,
+        sticky: bool,
+    ) -> Result<(), StoreError> {
+        let _writing = self.begin_write();
+        let _shard = self.shard_of(no).write();
         let held = HeldObject {
             affinity,
             sticky,
-            ..self.held(no)?
+            ..self.held_object(no)?
         };
-        self.keep(no, &held)
+        self.write_note(no, &held)
     }
 
-    fn keep(&self, no: ObjectNo, held: &HeldObject) -> Result<(), StoreError> {
-        let cost = Cost::note().with_note(BYTES_MAX).freeing();
+    fn write_note(&self, no: ObjectNo, held: &HeldObject) -> Result<(), StoreError> {
+        // A note may become shorter: its cost is that of the longest, and it may free space.
+        let cost = Cost::note().with_note(NOTE_BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;
-        op.set_note(no, note_of(held).as_deref())
+        op.set_note(no, encode_note(held).as_deref())
     }
 
-    /// Says what is left of an object, and gives the rest back; under its shard.
-    pub(super) fn strip(
+    /// Writes the note of the remaining parts of an object, and gives the space of the others back.
+    /// The caller holds the object's shard.
+    pub(super) fn reduce_to(
         &self,
         no: ObjectNo,
         held: &HeldObject,
-        gone: &Ranges,
+        gone: &ByteRanges,
     ) -> Result<(), StoreError> {
         let size = match self.store.attr(no) {
-            Err(StoreError::NotFound(_)) => return self.keep(no, held),
-            // It will never be read again.
+            Ok(attr) => attr.size,
+            Err(StoreError::NotFound(_)) => return self.write_note(no, held),
+            // The damaged object is left as it is, since without a note it is never read again.
             Err(StoreError::Corrupt { .. }) => {
-                return self.keep(
-                    no,
-                    &HeldObject {
-                        content: None,
-                        ..held.clone()
-                    },
-                );
+                let without_content = HeldObject {
+                    content: None,
+                    ..held.clone()
+                };
+                return self.write_note(no, &without_content);
             }
-            attr => attr?.size,
+            Err(error) => return Err(error),
         };
         let Some(content) = &held.content else {
-            let mut left = size;
-            while left > RECLAIM {
-                left -= RECLAIM;
-                self.change(no, held, |locked| locked.truncate(no, left))?;
-            }
-            return self.change(no, held, |locked| locked.free(no));
+            return self.free_object(no, held, size);
         };
-        self.change(no, held, |locked| {
+        self.update_object(no, held, |locked| {
             for (from, to) in gone.iter() {
-                let (from, to) = blocks(from, to);
+                let (from, to) = block_bounds(from, to);
                 locked.punch(no, from, to)?;
             }
             if size == content.size {
@@ -327,22 +335,33 @@ impl Drive {
         })
     }
 
-    fn change(
+    /// Frees an object of `size` bytes, in steps: an operation has a limit to the space it may give
+    /// back.
+    fn free_object(&self, no: ObjectNo, held: &HeldObject, size: u64) -> Result<(), StoreError> {
+        let mut left = size;
+        while left > RECLAIM_STEP {
+            left -= RECLAIM_STEP;
+            self.update_object(no, held, |locked| locked.truncate(no, left))?;
+        }
+        self.update_object(no, held, |locked| locked.free_object(no))
+    }
+
+    fn update_object(
         &self,
         no: ObjectNo,
         held: &HeldObject,
-        change: impl FnOnce(&mut Locked<'_>) -> Result<(), StoreError>,
+        change: impl FnOnce(&mut LockedObjects<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let cost = Cost::write(4 * BLOCK).with_note(BYTES_MAX).freeing();
+        let cost = Cost::write(4 * BLOCK).with_note(NOTE_BYTES_MAX).freeing();
         let op = self.store.begin(cost)?;
         let mut locked = op.lock(&[no])?;
-        // First of all: what is not noted is not there, whatever becomes of the rest.
-        locked.set_note(no, note_of(held).as_deref())?;
+        // First of all: content that is not noted is not here, whatever becomes of the rest.
+        locked.set_note(no, encode_note(held).as_deref())?;
         change(&mut locked)
     }
 
-    /// The numbers that lie from one on and are held, at most `count`.
-    pub(super) fn numbers(
+    /// Returns the numbers of held objects from `from` on, at most `count`.
+    pub(super) fn held_numbers(
         &self,
         from: ObjectNo,
         count: usize,

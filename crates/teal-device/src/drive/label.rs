@@ -1,4 +1,4 @@
-//! What a drive says of itself: the note of object 0 of its store.
+//! The label of a drive: the note of object 0 of its store.
 //!
 //! # Bytes, little-endian
 //! | bytes | field |
@@ -15,41 +15,42 @@
 //! | 1 | flags: 1 detached properly, 2 something has affinity (in version 1 only 1; something may have affinity) |
 //! | 32 | proof: all before, keyed with what clients of the volume know; zeros: none yet |
 
+use super::note_reader::NoteReader;
 use teal_types::{CommitSeq, ServerIncarnation};
 
 const MAGIC: [u8; 4] = *b"TLdv";
 const VERSION: u16 = 2;
 const CLEAN: u8 = 1;
 const AFFINITY: u8 = 2;
-/// All but the proof.
-const SAID: usize = 75;
-/// All of it.
-pub(super) const BYTES: usize = SAID + 32;
+/// The bytes of all fields but the proof.
+const SIGNED_BYTES: usize = 75;
+/// The bytes of a label.
+pub(super) const LABEL_BYTES: usize = SIGNED_BYTES + 32;
 
-/// See the module.
+/// The label of a drive. See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriveLabel {
-    /// The volume whose objects it holds.
+    /// The volume of the objects it holds.
     pub volume: u32,
-    /// Its number there.
+    /// The number of the drive there.
     pub device: u32,
-    /// The life of the server's history.
-    pub server: ServerIncarnation,
-    /// Nothing on it is older than this.
-    pub seen: CommitSeq,
+    /// The incarnation of the server: the life of its history.
+    pub server_incarnation: ServerIncarnation,
+    /// The position of the drive: nothing on it is older than this commit.
+    pub position: CommitSeq,
     /// The digest of history there.
     pub digest: [u8; 32],
-    /// Of the last attachment.
+    /// The nonce of the last attachment.
     pub nonce: u64,
-    /// Of the one that was begun last.
-    pub next: u64,
-    /// Whether it was detached properly.
+    /// The nonce of the attachment that was begun last.
+    pub begun_nonce: u64,
+    /// True if it was detached properly.
     pub is_clean: bool,
-    /// Whether something may be always to be on it.
+    /// True if an object with affinity may be on it.
     pub has_affinity: bool,
-    /// Of its bytes: what the proof is about depends on it.
+    /// The version of its bytes, on which the signed bytes depend.
     pub version: u16,
-    /// Shows that a client of the volume wrote it.
+    /// The proof that a client of the volume wrote it.
     pub proof: [u8; 32],
 }
 
@@ -58,11 +59,11 @@ impl Default for DriveLabel {
         Self {
             volume: 0,
             device: 0,
-            server: ServerIncarnation::NONE,
-            seen: CommitSeq::default(),
+            server_incarnation: ServerIncarnation::NONE,
+            position: CommitSeq::default(),
             digest: [0; 32],
             nonce: 0,
-            next: 0,
+            begun_nonce: 0,
             is_clean: false,
             has_affinity: false,
             version: VERSION,
@@ -71,36 +72,37 @@ impl Default for DriveLabel {
     }
 }
 
-/// Why a label cannot be read.
+/// The reason for which a label cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoLabel {
-    /// It is something else.
-    Other,
-    /// It is of a version that this program does not know.
+pub(super) enum LabelError {
+    /// The note is something else.
+    NotALabel,
+    /// The label is of a version that this program does not know.
     Version(u16),
 }
 
 impl DriveLabel {
-    /// The same in the newest version; it wants a new proof.
+    /// Returns the label in the newest version; it wants a new proof.
     #[must_use]
-    pub fn now(self) -> Self {
+    pub fn at_newest_version(self) -> Self {
         Self {
             version: VERSION,
             ..self
         }
     }
 
-    /// Returns what the proof is about.
-    pub fn said(&self) -> Vec<u8> {
+    /// Returns the bytes that the proof signs.
+    pub fn signed_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend(self.version.to_le_bytes());
-        for word in [self.volume, self.device, self.server.get()] {
+        for word in [self.volume, self.device, self.server_incarnation.get()] {
             out.extend(word.to_le_bytes());
         }
-        out.extend(self.seen.get().to_le_bytes());
+        out.extend(self.position.get().to_le_bytes());
         out.extend(self.digest);
         out.extend(self.nonce.to_le_bytes());
-        out.extend(self.next.to_le_bytes());
+        out.extend(self.begun_nonce.to_le_bytes());
+        // Version 1 has no such flag, and its proof is about its bytes.
         let affinity = if self.version > 1 && self.has_affinity {
             AFFINITY
         } else {
@@ -111,52 +113,44 @@ impl DriveLabel {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = self.said();
+        let mut out = self.signed_bytes();
+        debug_assert_eq!(out.len(), SIGNED_BYTES);
         out.extend(self.proof);
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, NoLabel> {
-        let mut rest = bytes.strip_prefix(&MAGIC).ok_or(NoLabel::Other)?;
-        let mut take = |len: usize| {
-            let (head, tail) = rest.split_at_checked(len).ok_or(NoLabel::Other)?;
-            rest = tail;
-            Ok(head)
-        };
-        let number = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
-        };
-        let version = number(take(2)?) as u16;
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, LabelError> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(LabelError::NotALabel)?;
+        let mut reader = NoteReader(rest);
+        // The version decides about all that follows.
+        let version = reader.take_number(2).ok_or(LabelError::NotALabel)? as u16;
         if !(1..=VERSION).contains(&version) {
-            return Err(NoLabel::Version(version));
+            return Err(LabelError::Version(version));
         }
-        let word = |bytes: &[u8]| number(bytes) as u32;
-        let digest = |bytes: &[u8]| <[u8; 32]>::try_from(bytes).map_err(|_| NoLabel::Other);
+        Self::decode_fields(version, reader).ok_or(LabelError::NotALabel)
+    }
+
+    /// Reads the fields behind the version, which must be all.
+    fn decode_fields(version: u16, mut reader: NoteReader<'_>) -> Option<Self> {
         let mut label = Self {
             version,
+            // A label that cannot say it may have it.
             has_affinity: version == 1,
-            volume: word(take(4)?),
-            device: word(take(4)?),
-            server: ServerIncarnation::new(word(take(4)?)),
-            seen: CommitSeq::new(number(take(8)?)),
-            digest: digest(take(32)?)?,
-            nonce: number(take(8)?),
-            next: number(take(8)?),
+            volume: reader.take_number(4)? as u32,
+            device: reader.take_number(4)? as u32,
+            server_incarnation: ServerIncarnation::new(reader.take_number(4)? as u32),
+            position: CommitSeq::new(reader.take_number(8)?),
+            digest: reader.take_array()?,
+            nonce: reader.take_number(8)?,
+            begun_nonce: reader.take_number(8)?,
             is_clean: false,
             proof: [0; 32],
         };
-        let flags = take(1)?[0];
+        let flags = reader.take_number(1)? as u8;
         label.is_clean = flags & CLEAN != 0;
         label.has_affinity |= flags & AFFINITY != 0;
-        label.proof = digest(take(32)?)?;
-        if rest.is_empty() {
-            Ok(label)
-        } else {
-            Err(NoLabel::Other)
-        }
+        label.proof = reader.take_array()?;
+        reader.is_empty().then_some(label)
     }
 }
 
@@ -169,11 +163,11 @@ mod tests {
         let label = DriveLabel {
             volume: 1,
             device: 2,
-            server: ServerIncarnation::new(3),
-            seen: CommitSeq::new(4),
+            server_incarnation: ServerIncarnation::new(3),
+            position: CommitSeq::new(4),
             digest: [5; 32],
             nonce: 6,
-            next: 7,
+            begun_nonce: 7,
             is_clean: true,
             has_affinity: true,
             version: 2,
@@ -196,19 +190,22 @@ mod tests {
         let said = [head, long(6), long(7), vec![3]].concat();
         let bytes = [said.clone(), vec![8; 32]].concat();
         assert_eq!(
-            (label.encode(), label.said(), bytes.len()),
-            (bytes.clone(), said, BYTES)
+            (label.encode(), label.signed_bytes(), bytes.len()),
+            (bytes.clone(), said, LABEL_BYTES)
         );
         assert_eq!(DriveLabel::decode(&bytes), Ok(label));
-        assert_eq!(DriveLabel::decode(&bytes[..BYTES - 1]), Err(NoLabel::Other));
+        assert_eq!(
+            DriveLabel::decode(&bytes[..LABEL_BYTES - 1]),
+            Err(LabelError::NotALabel)
+        );
         assert_eq!(
             DriveLabel::decode(&[&bytes[..], &[0]].concat()),
-            Err(NoLabel::Other)
+            Err(LabelError::NotALabel)
         );
         let newer = [b"TLdv".to_vec(), vec![3, 0], bytes[6..].to_vec()].concat();
-        assert_eq!(DriveLabel::decode(&newer), Err(NoLabel::Version(3)));
+        assert_eq!(DriveLabel::decode(&newer), Err(LabelError::Version(3)));
         let mut first = bytes.clone();
-        (first[4], first[BYTES - 33]) = (1, 1);
+        (first[4], first[LABEL_BYTES - 33]) = (1, 1);
         let of_1 = DriveLabel {
             version: 1,
             ..label
@@ -220,11 +217,11 @@ mod tests {
                 version: 1,
                 ..label
             }
-            .now()
+            .at_newest_version()
             .encode(),
             bytes
         );
         // A store of a volume says who it is there, too: in other words.
-        assert_eq!(DriveLabel::decode(&[1; 129]), Err(NoLabel::Other));
+        assert_eq!(DriveLabel::decode(&[1; 129]), Err(LabelError::NotALabel));
     }
 }

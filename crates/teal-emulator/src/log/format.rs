@@ -52,23 +52,23 @@ pub(super) const BLOCK_MAX: usize = 64 << 10;
 pub const LABEL_MAX: usize = 255;
 const NAME_MAX: usize = 64;
 
-/// What a log is about.
+/// The header of a log: the disk that it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
+pub struct DiskLogHeader {
     /// The profile's name; cut off at 64 bytes.
     pub profile: String,
     /// Size of the disk.
     pub sectors: u64,
     /// Bytes of its write cache; 0 when it is off.
     pub write_cache: u64,
-    /// Whether time was slept.
+    /// True if time was slept.
     pub real_time: bool,
 }
 
-/// What a record is about.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum DiskEventKind {
     /// A read.
     Read = 1,
     /// A write that the cache may keep.
@@ -79,15 +79,15 @@ pub enum Kind {
     Flush = 4,
     /// Sectors that hold nothing of value.
     Discard = 5,
-    /// A label that somebody set.
+    /// A label that was set.
     Mark = 6,
     /// The disk went to its lowest state.
     Asleep = 7,
-    /// It came up.
+    /// The disk came up.
     Awake = 8,
 }
 
-impl Kind {
+impl DiskEventKind {
     const ALL: [Self; 8] = [
         Self::Read,
         Self::Write,
@@ -99,7 +99,7 @@ impl Kind {
         Self::Awake,
     ];
 
-    /// One word.
+    /// Returns the name, one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -116,52 +116,52 @@ impl Kind {
 
 /// One entry of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// What it is.
-    pub kind: Kind,
+pub struct DiskLogRecord {
+    /// The kind.
+    pub kind: DiskEventKind,
     /// First sector; 0 where there is none.
     pub at: Sector,
     /// Sectors.
     pub count: u64,
-    /// When it was asked.
+    /// The time when it was asked.
     pub asked: Time,
-    /// When it began.
+    /// The time when it began.
     pub start: Time,
-    /// When it was done.
+    /// The time when it was done.
     pub done: Time,
-    /// What it cost.
+    /// The energy that it cost.
     pub energy: Energy,
     /// All energy of the disk since its start, when it was done.
     pub total: Energy,
-    /// Of a mark; empty else.
+    /// The label of a mark; empty for others.
     pub label: String,
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    number(bytes, at).map(u16::from_le_bytes)
+    array_at(bytes, at).map(u16::from_le_bytes)
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    number(bytes, at).map(u32::from_le_bytes)
+    array_at(bytes, at).map(u32::from_le_bytes)
 }
 
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    number(bytes, at).map(u64::from_le_bytes)
+    array_at(bytes, at).map(u64::from_le_bytes)
 }
 
-/// The longest part of `text` that has at most `most` bytes.
-fn cut(text: &str, most: usize) -> &str {
+/// Returns the longest part of `text` that has at most `most` bytes.
+fn truncate_to(text: &str, most: usize) -> &str {
     let end = (0..=text.len().min(most))
         .rfind(|end| text.is_char_boundary(*end))
         .unwrap_or(0);
     &text[..end]
 }
 
-impl Header {
+impl DiskLogHeader {
     pub(super) fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[..8].copy_from_slice(MAGIC);
@@ -169,15 +169,18 @@ impl Header {
         out[16..24].copy_from_slice(&self.sectors.to_le_bytes());
         out[24..32].copy_from_slice(&self.write_cache.to_le_bytes());
         out[32..36].copy_from_slice(&u32::from(self.real_time).to_le_bytes());
-        let name = cut(&self.profile, NAME_MAX);
+        let name = truncate_to(&self.profile, NAME_MAX);
         out[64..64 + name.len()].copy_from_slice(name.as_bytes());
+        // Magic and version are outside, so that a log of another version is told from a damaged
+        // one.
         let checksum = crc32c::crc32c(&out[16..]);
         out[12..16].copy_from_slice(&checksum.to_le_bytes());
         out
     }
 
-    /// The header, if these are its bytes and they are whole.
+    /// Reads the header, if these are its bytes and they are whole.
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Option<Self> {
+        // The name ends with the first zero byte.
         let name = bytes[64..].split(|b| *b == 0).next().unwrap_or_default();
         let this = Self {
             profile: std::str::from_utf8(name).ok()?.to_owned(),
@@ -189,9 +192,10 @@ impl Header {
     }
 }
 
-impl Record {
+impl DiskLogRecord {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let label = cut(&self.label, LABEL_MAX);
+        // A label that is cut keeps whole characters, so that it can be read again.
+        let label = truncate_to(&self.label, LABEL_MAX);
         out.extend([self.kind as u8, 0]);
         out.extend((label.len() as u16).to_le_bytes());
         out.extend([0; 4]);
@@ -209,18 +213,22 @@ impl Record {
             out.extend(number.to_le_bytes());
         }
         out.extend(label.as_bytes());
+        // Records begin at multiples of eight bytes.
         out.resize(out.len().next_multiple_of(8), 0);
     }
 
-    /// The first record of `bytes` and how long it is.
+    /// Reads the first record of `bytes`; returns it with its length.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
         let code = *bytes.first()?;
         let label = usize::from(u16_at(bytes, 2)?);
-        let time =
-            |at| u64_at(bytes, at).map(|raw| Time::after_start(teal_types::Span::nanos(raw)));
-        let energy = |at| u64_at(bytes, at).map(Energy::microjoules);
+        let time = |at| {
+            u64_at(bytes, at).map(|raw| Time::after_start(teal_types::TimeSpan::from_nanos(raw)))
+        };
+        let energy = |at| u64_at(bytes, at).map(Energy::from_microjoules);
         let this = Self {
-            kind: Kind::ALL.into_iter().find(|kind| *kind as u8 == code)?,
+            kind: DiskEventKind::ALL
+                .into_iter()
+                .find(|kind| *kind as u8 == code)?,
             at: Sector::new(u64_at(bytes, 8)?),
             count: u64_at(bytes, 16)?,
             asked: time(24)?,
@@ -239,19 +247,19 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_types::Span;
+    use teal_types::TimeSpan;
 
     #[test]
     fn golden_bytes() {
-        let record = Record {
-            kind: Kind::Mark,
+        let record = DiskLogRecord {
+            kind: DiskEventKind::Mark,
             at: Sector::new(1),
             count: 2,
-            asked: Time::after_start(Span::nanos(3)),
-            start: Time::after_start(Span::nanos(4)),
-            done: Time::after_start(Span::nanos(0x0506)),
-            energy: Energy::microjoules(7),
-            total: Energy::microjoules(8),
+            asked: Time::after_start(TimeSpan::from_nanos(3)),
+            start: Time::after_start(TimeSpan::from_nanos(4)),
+            done: Time::after_start(TimeSpan::from_nanos(0x0506)),
+            energy: Energy::from_microjoules(7),
+            total: Energy::from_microjoules(8),
             label: "phase".to_owned(),
         };
         let mut bytes = Vec::new();
@@ -274,9 +282,9 @@ mod tests {
                 u64::from_le_bytes(*b"phase\0\0\0")
             ]
         );
-        assert_eq!(Record::decode(&bytes), Some((record, 72)));
+        assert_eq!(DiskLogRecord::decode(&bytes), Some((record, 72)));
 
-        let header = Header {
+        let header = DiskLogHeader {
             profile: "ibm".to_owned(),
             sectors: 0x0102,
             write_cache: 0x0304,
@@ -292,13 +300,13 @@ mod tests {
             (&bytes[36..64], &bytes[64..68]),
             (&[0; 28][..], &b"ibm\0"[..])
         );
-        assert_eq!(Header::decode(&bytes), Some(header));
+        assert_eq!(DiskLogHeader::decode(&bytes), Some(header));
     }
 
     #[test]
     fn long_labels_are_cut_between_characters() {
         let label = "ä".repeat(200);
-        assert_eq!(cut(&label, LABEL_MAX).len(), 254);
-        assert_eq!(cut("", LABEL_MAX), "");
+        assert_eq!(truncate_to(&label, LABEL_MAX).len(), 254);
+        assert_eq!(truncate_to("", LABEL_MAX), "");
     }
 }

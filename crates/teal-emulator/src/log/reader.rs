@@ -2,34 +2,35 @@
 //!
 //! # Guarantees
 //! 1. *No panic on input*, and no more memory than a block.
-//! 2. What is damaged is an error with its offset; a file that was cut off ends with
+//! 2. A damaged block is an error with its offset; a file that was cut off ends with
 //!    [`LogError::CutOff`] after its last whole block.
 
 use super::format::{
-    BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, HEADER, Header, MAGIC, Record, VERSION, u32_at, u64_at,
+    BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, DiskLogHeader, DiskLogRecord, HEADER, MAGIC, VERSION,
+    u32_at, u64_at,
 };
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
-/// Why a log cannot be read, or not further.
+/// The reason for which a log cannot be read, or not further.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Something else.
     #[error("this is no log of an emulated disk")]
     Foreign,
-    /// Of another version of the program.
+    /// The log is of another version of the program.
     #[error("the log has version {0}; this program reads version {VERSION}")]
     Version(u32),
     /// A checksum or a value is wrong.
     #[error("the log is damaged at byte {at}")]
     Damaged {
-        /// Where the damaged block begins.
+        /// The offset of the damaged block.
         at: u64,
     },
     /// Its writer was killed.
     #[error("the log is cut off at byte {at}")]
     CutOff {
-        /// Where the unfinished block begins.
+        /// The offset of the unfinished block.
         at: u64,
     },
     /// The medium.
@@ -41,10 +42,10 @@ pub enum LogError {
 #[derive(Debug)]
 pub struct LogReader<R: Read> {
     from: R,
-    header: Header,
+    header: DiskLogHeader,
     at: u64,
     next: u64,
-    records: VecDeque<Record>,
+    records: VecDeque<DiskLogRecord>,
     is_over: bool,
 }
 
@@ -55,7 +56,8 @@ impl<R: Read> LogReader<R> {
     /// [`LogError`].
     pub fn new(mut from: R) -> Result<Self, LogError> {
         let mut bytes = [0; HEADER];
-        let read = fill(&mut from, &mut bytes)?;
+        let read = read_full(&mut from, &mut bytes)?;
+        // A shorter file may still be the log of a writer that was killed at once.
         if read < 12 || bytes[..8] != *MAGIC {
             return Err(LogError::Foreign);
         }
@@ -66,7 +68,7 @@ impl<R: Read> LogReader<R> {
         if read < HEADER {
             return Err(LogError::CutOff { at: 0 });
         }
-        let header = Header::decode(&bytes).ok_or(LogError::Damaged { at: 0 })?;
+        let header = DiskLogHeader::decode(&bytes).ok_or(LogError::Damaged { at: 0 })?;
         Ok(Self {
             from,
             header,
@@ -77,17 +79,18 @@ impl<R: Read> LogReader<R> {
         })
     }
 
-    /// Returns what it is about.
-    pub fn header(&self) -> &Header {
+    /// Returns the header.
+    pub fn header(&self) -> &DiskLogHeader {
         &self.header
     }
 
-    /// The next block; `false` at the end.
-    fn block(&mut self) -> Result<bool, LogError> {
+    /// Reads the next block; returns false at the end.
+    fn read_block(&mut self) -> Result<bool, LogError> {
         let at = self.at;
         let damaged = LogError::Damaged { at };
         let mut head = [0; BLOCK_HEAD];
-        match fill(&mut self.from, &mut head)? {
+        match read_full(&mut self.from, &mut head)? {
+            // The file ends with a whole block.
             0 => return Ok(false),
             BLOCK_HEAD => {}
             _ => return Err(LogError::CutOff { at }),
@@ -96,19 +99,22 @@ impl<R: Read> LogReader<R> {
         if head[..4] != *BLOCK_MAGIC || length > BLOCK_MAX {
             return Err(damaged);
         }
+        // Bounded above: a damaged length costs no more than a block.
         let mut bytes = vec![0; length];
-        if fill(&mut self.from, &mut bytes)? < length {
+        if read_full(&mut self.from, &mut bytes)? < length {
             return Err(LogError::CutOff { at });
         }
+        // The checksum covers the rest of the block's head and the records.
         let checksum = crc32c::crc32c_append(crc32c::crc32c(&head[8..]), &bytes);
         if u32_at(&head, 4) != Some(checksum) || u64_at(&head, 16) != Some(self.next) {
             return Err(damaged);
         }
         let mut rest = bytes.as_slice();
-        while let Some((record, length)) = Record::decode(rest) {
+        while let Some((record, length)) = DiskLogRecord::decode(rest) {
             self.records.push_back(record);
             rest = rest.get(length..).unwrap_or_default();
         }
+        // The records fill the block, and are as many as its head says.
         if !rest.is_empty() || u32_at(&head, 12) != u32::try_from(self.records.len()).ok() {
             return Err(damaged);
         }
@@ -119,12 +125,12 @@ impl<R: Read> LogReader<R> {
 }
 
 impl<R: Read> Iterator for LogReader<R> {
-    type Item = Result<Record, LogError>;
+    type Item = Result<DiskLogRecord, LogError>;
 
-    /// The next record; the last item may be the error at which the log ends.
+    /// Returns the next record; the last item may be the error at which the log ends.
     fn next(&mut self) -> Option<Self::Item> {
         while self.records.is_empty() && !self.is_over {
-            match self.block() {
+            match self.read_block() {
                 Ok(true) => {}
                 Ok(false) => self.is_over = true,
                 Err(error) => {
@@ -138,8 +144,8 @@ impl<R: Read> Iterator for LogReader<R> {
     }
 }
 
-/// Reads until `into` is full or the input ends; says how much it was.
-fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+/// Reads until `into` is full or the input ends; returns the bytes read.
+fn read_full(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < into.len() {
         match from.read(&mut into[done..]) {
@@ -154,31 +160,31 @@ fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, LogWriter, Sink};
+    use super::super::{DiskEventKind, LogWriter, RecordSink};
     use super::*;
     use proptest::prelude::*;
-    use teal_types::{Energy, Sector, Span, Time};
+    use teal_types::{Energy, Sector, Time, TimeSpan};
 
-    fn record(n: u64) -> Record {
-        let time = |by| Time::after_start(Span::micros(n * 10 + by));
+    fn record(n: u64) -> DiskLogRecord {
+        let time = |by| Time::after_start(TimeSpan::from_micros(n * 10 + by));
         let label = if n.is_multiple_of(7) {
             format!("phase {n}")
         } else {
             String::new()
         };
-        Record {
+        DiskLogRecord {
             kind: if label.is_empty() {
-                Kind::Write
+                DiskEventKind::Write
             } else {
-                Kind::Mark
+                DiskEventKind::Mark
             },
             at: Sector::new(n * 8),
             count: 8,
             asked: time(0),
             start: time(1),
             done: time(2),
-            energy: Energy::microjoules(n),
-            total: Energy::microjoules(n * n),
+            energy: Energy::from_microjoules(n),
+            total: Energy::from_microjoules(n * n),
             label,
         }
     }
@@ -186,7 +192,7 @@ mod tests {
     /// A log of `count` records in several blocks.
     fn log(count: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let header = Header {
+        let header = DiskLogHeader {
             profile: "p".to_owned(),
             sectors: 9,
             write_cache: 0,

@@ -1,47 +1,56 @@
 //! The newest records, in memory.
 
-use super::{Record, Sink};
+use super::{DiskLogRecord, RecordSink};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Keeps the newest records up to a limit. Clones are the same ring.
-#[derive(Debug, Clone)]
-pub struct Ring {
-    limit: usize,
-    /// Guards the records and the number of those that were dropped.
-    held: Arc<Mutex<(VecDeque<Record>, u64)>>,
+/// The records of a ring.
+#[derive(Debug, Default)]
+struct RingContents {
+    records: VecDeque<DiskLogRecord>,
+    /// The number of older records that were dropped.
+    dropped: u64,
 }
 
-impl Ring {
-    /// A ring of at most `limit` records.
+/// Keeps the newest records up to a limit. Clones are the same ring.
+#[derive(Debug, Clone)]
+pub struct RecordRing {
+    limit: usize,
+    /// Guards the records; nothing is done under it.
+    contents: Arc<Mutex<RingContents>>,
+}
+
+impl RecordRing {
+    /// Makes a ring of at most `limit` records.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
-            held: Arc::default(),
+            contents: Arc::default(),
         }
     }
 
-    /// The records that are kept, oldest first.
-    pub fn records(&self) -> Vec<Record> {
-        self.held.lock().0.iter().cloned().collect()
+    /// Returns the records that are kept, oldest first.
+    pub fn records(&self) -> Vec<DiskLogRecord> {
+        self.contents.lock().records.iter().cloned().collect()
     }
 
-    /// Returns how many older ones were dropped.
+    /// Returns the number of older ones that were dropped.
     pub fn dropped(&self) -> u64 {
-        self.held.lock().1
+        self.contents.lock().dropped
     }
 }
 
-impl Sink for Ring {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
-        let (records, dropped) = &mut *self.held.lock();
-        records.push_back(record.clone());
-        while records.len() > self.limit {
-            records.pop_front();
-            *dropped += 1;
+impl RecordSink for RecordRing {
+    fn put(&mut self, record: &DiskLogRecord) -> io::Result<()> {
+        let contents = &mut *self.contents.lock();
+        contents.records.push_back(record.clone());
+        while contents.records.len() > self.limit {
+            contents.records.pop_front();
+            contents.dropped += 1;
         }
+        debug_assert!(contents.records.len() <= self.limit);
         Ok(())
     }
 }

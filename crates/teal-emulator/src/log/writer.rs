@@ -1,7 +1,9 @@
 //! Streams records to a file, block by block.
 
-use super::Sink;
-use super::format::{BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, Header, LABEL_MAX, RECORD, Record};
+use super::RecordSink;
+use super::format::{
+    BLOCK_HEAD, BLOCK_MAGIC, BLOCK_MAX, DiskLogHeader, DiskLogRecord, LABEL_MAX, RECORD,
+};
 use std::io::{self, Write};
 
 /// Writes a log.
@@ -17,8 +19,8 @@ impl<W: Write> LogWriter<W> {
     /// Begins a log.
     ///
     /// # Errors
-    /// What `out` says.
-    pub fn new(mut out: W, header: &Header) -> io::Result<Self> {
+    /// Returns the error of `out`.
+    pub fn new(mut out: W, header: &DiskLogHeader) -> io::Result<Self> {
         out.write_all(&header.encode())?;
         Ok(Self {
             out,
@@ -28,10 +30,13 @@ impl<W: Write> LogWriter<W> {
         })
     }
 
+    /// Writes the block that has gathered, if there is one.
     fn end_block(&mut self) -> io::Result<()> {
         if self.in_block == 0 {
             return Ok(());
         }
+        // Put together in one piece, so that a killed writer leaves whole blocks and at most a part
+        // of one.
         let mut block = Vec::with_capacity(BLOCK_HEAD + self.block.len());
         block.extend(BLOCK_MAGIC);
         block.extend([0; 4]);
@@ -48,12 +53,14 @@ impl<W: Write> LogWriter<W> {
     }
 }
 
-impl<W: Write + Send> Sink for LogWriter<W> {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
+impl<W: Write + Send> RecordSink for LogWriter<W> {
+    fn put(&mut self, record: &DiskLogRecord) -> io::Result<()> {
+        // A block holds whole records, so it ends before one that may not fit.
         if self.block.len() + RECORD + LABEL_MAX + 8 > BLOCK_MAX {
             self.end_block()?;
         }
         record.encode(&mut self.block);
+        debug_assert!(self.block.len() <= BLOCK_MAX, "a block has a limit");
         self.in_block += 1;
         Ok(())
     }

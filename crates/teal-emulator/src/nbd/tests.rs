@@ -1,22 +1,29 @@
 //! A client by hand against the server, over a socket pair.
 
 use super::*;
-use crate::log::{Kind, Ring};
-use crate::{Pace, Setup, VirtualClock};
+use crate::log::{DiskEventKind, RecordRing};
+use crate::{EmulationPace, EmulationSetup, VirtualClock};
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::os::unix::net::UnixStream;
 use teal_energy::Profile;
 use teal_env::MemDisk;
 
-fn disk(has_cache: bool) -> (EmulatedDisk<MemDisk>, Ring) {
-    let setup = Setup::new(Profile::shipped("ibm-microdrive-1gb").unwrap(), 1 << 20).unwrap();
+fn disk(has_cache: bool) -> (EmulatedDisk<MemDisk>, RecordRing) {
+    let setup = EmulationSetup::new(
+        Profile::find_shipped("ibm-microdrive-1gb").unwrap(),
+        1 << 20,
+    )
+    .unwrap();
     let setup = if has_cache {
         setup
     } else {
         setup.without_cache()
     };
-    let (ring, pace) = (Ring::new(100), Pace::Virtual(VirtualClock::default()));
+    let (ring, pace) = (
+        RecordRing::new(100),
+        EmulationPace::Virtual(VirtualClock::default()),
+    );
     (
         EmulatedDisk::new(MemDisk::new(2048), &setup, pace, Box::new(ring.clone())).unwrap(),
         ring,
@@ -27,7 +34,7 @@ fn disk(has_cache: bool) -> (EmulatedDisk<MemDisk>, Ring) {
 fn session(disk: &EmulatedDisk<MemDisk>, client: impl FnOnce(&mut UnixStream)) -> io::Result<()> {
     let (mut here, mut there) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
-        let server = scope.spawn(move || serve(disk, &mut there));
+        let server = scope.spawn(move || serve_client(disk, &mut there));
         client(&mut here);
         drop(here);
         server.join().unwrap()
@@ -35,7 +42,7 @@ fn session(disk: &EmulatedDisk<MemDisk>, client: impl FnOnce(&mut UnixStream)) -
 }
 
 fn take<const N: usize>(stream: &mut UnixStream) -> [u8; N] {
-    number(stream).unwrap()
+    read_array(stream).unwrap()
 }
 
 /// Greets with `EXPORT_NAME`; the size and flags.
@@ -111,10 +118,10 @@ fn requests_are_logged_with_flush_and_fua() {
     assert_eq!(
         logged,
         [
-            (Kind::Write, 8, 2),
-            (Kind::WriteThrough, 16, 1),
-            (Kind::Flush, 0, 0),
-            (Kind::Read, 9, 1)
+            (DiskEventKind::Write, 8, 2),
+            (DiskEventKind::WriteThrough, 16, 1),
+            (DiskEventKind::Flush, 0, 0),
+            (DiskEventKind::Read, 9, 1)
         ]
     );
 }
@@ -176,6 +183,6 @@ proptest! {
     fn garbage_ends_a_connection_without_a_panic(garbage in prop::collection::vec(any::<u8>(), 0..300), is_greeted in any::<bool>()) {
         let (disk, _) = disk(true);
         let greeting: &[u8] = if is_greeted { b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0" } else { b"" };
-        let _ = serve(&disk, &mut Said(Cursor::new([greeting, &garbage].concat())));
+        let _ = serve_client(&disk, &mut Said(Cursor::new([greeting, &garbage].concat())));
     }
 }

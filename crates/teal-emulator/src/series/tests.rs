@@ -4,14 +4,14 @@ use super::*;
 use proptest::prelude::*;
 
 fn watts(milli: u64) -> Power {
-    Power::milliwatts(milli)
+    Power::from_milliwatts(milli)
 }
 
-fn series(parts: &[(u64, u64)]) -> Series {
-    let mut series = Series::default();
-    parts
-        .iter()
-        .for_each(|(milli, millis)| series.draw(watts(*milli), Span::millis(*millis)));
+fn series(parts: &[(u64, u64)]) -> EnergySeries {
+    let mut series = EnergySeries::default();
+    parts.iter().for_each(|(milli, millis)| {
+        series.add_power(watts(*milli), TimeSpan::from_millis(*millis))
+    });
     series
 }
 
@@ -25,23 +25,23 @@ fn what_was_spent_lies_in_the_bins_of_its_time() {
     let mut of = series(&[(1000, 2), (100, 3)]);
     assert_eq!(
         (of.width(), of.passed()),
-        (Span::millis(1), Span::millis(5))
+        (TimeSpan::from_millis(1), TimeSpan::from_millis(5))
     );
     assert_eq!(
-        micro(&of.bins(Energy::microjoules(2300))),
+        micro(&of.bins(Energy::from_microjoules(2300))),
         [1000, 1000, 100, 100, 100]
     );
     // Half a millisecond, and one and a half: two bins share what was paid for 2 ms.
-    of.draw(watts(100), Span::micros(500));
-    of.pay(Span::millis(2), Energy::microjoules(4000));
+    of.add_power(watts(100), TimeSpan::from_micros(500));
+    of.add_energy(TimeSpan::from_millis(2), Energy::from_microjoules(4000));
     assert_eq!(
-        micro(&of.bins(Energy::microjoules(6350))),
+        micro(&of.bins(Energy::from_microjoules(6350))),
         [1000, 1000, 100, 100, 100, 1050, 2000, 1000]
     );
     // What takes no time belongs to what was before it.
-    of.pay(Span::ZERO, Energy::microjoules(7));
-    assert_eq!(micro(&of.bins(Energy::microjoules(6357)))[7], 1007);
-    assert_eq!(of.passed(), Span::micros(7500));
+    of.add_energy(TimeSpan::ZERO, Energy::from_microjoules(7));
+    assert_eq!(micro(&of.bins(Energy::from_microjoules(6357)))[7], 1007);
+    assert_eq!(of.passed(), TimeSpan::from_micros(7500));
 }
 
 #[test]
@@ -49,17 +49,17 @@ fn bins_are_merged_by_twos_when_time_goes_beyond_the_last() {
     let mut of = series(&[(1000, 1), (0, 1), (500, 62)]);
     assert_eq!(
         (of.bins.len(), of.width()),
-        (64, Span::millis(1)),
+        (64, TimeSpan::from_millis(1)),
         "just full"
     );
-    of.draw(watts(500), Span::nanos(1));
-    assert_eq!((of.bins.len(), of.width()), (33, Span::millis(2)));
-    let bins = micro(&of.bins(Energy::microjoules(32_000)));
+    of.add_power(watts(500), TimeSpan::from_nanos(1));
+    assert_eq!((of.bins.len(), of.width()), (33, TimeSpan::from_millis(2)));
+    let bins = micro(&of.bins(Energy::from_microjoules(32_000)));
     assert_eq!((bins[0], bins[1], bins[32]), (1000, 1000, 0));
     // A year at once.
-    of.draw(watts(1), Span::hours(24 * 365));
+    of.add_power(watts(1), TimeSpan::from_hours(24 * 365));
     assert!(
-        of.bins.len() <= Series::BINS_MAX && of.bins.len() > Series::BINS_MAX / 2,
+        of.bins.len() <= EnergySeries::BINS_MAX && of.bins.len() > EnergySeries::BINS_MAX / 2,
         "{}",
         of.bins.len()
     );
@@ -69,11 +69,14 @@ fn bins_are_merged_by_twos_when_time_goes_beyond_the_last() {
 fn what_rounds_by_use_is_shared_out_all_the_same() {
     let of = series(&[(1000, 3)]);
     assert_eq!(
-        micro(&of.bins(Energy::microjoules(3002))),
+        micro(&of.bins(Energy::from_microjoules(3002))),
         [1000, 1000, 1002]
     );
-    assert_eq!(micro(&of.bins(Energy::microjoules(1999))), [1000, 999, 0]);
-    assert!(Series::default().bins(Energy::ZERO).is_empty());
+    assert_eq!(
+        micro(&of.bins(Energy::from_microjoules(1999))),
+        [1000, 999, 0]
+    );
+    assert!(EnergySeries::default().bins(Energy::ZERO).is_empty());
 }
 
 proptest! {
@@ -81,15 +84,15 @@ proptest! {
     fn nothing_is_lost_or_out_of_order_in_merges(
         parts in prop::collection::vec((0_u64..20_000, 0_u64..3_000_000_000, any::<bool>()), 1..200),
     ) {
-        let mut of = Series::default();
+        let mut of = EnergySeries::default();
         // Each part with its time; bin by bin once more, from the definition.
         let mut known: Vec<(u64, u64, u128)> = Vec::new();
         for (milli, nanos, is_paid) in parts {
-            let (power, time, from) = (watts(milli), Span::nanos(nanos), of.passed().get());
+            let (power, time, from) = (watts(milli), TimeSpan::from_nanos(nanos), of.passed().get());
             let all = if is_paid { u128::from(milli) * PER_MICROJOULE } else { u128::from(power.get()) * u128::from(nanos) };
-            if is_paid { of.pay(time, Energy::microjoules(milli)) } else { of.draw(power, time) }
+            if is_paid { of.add_energy(time, Energy::from_microjoules(milli)) } else { of.add_power(power, time) }
             known.push((from, from + nanos, all));
-            prop_assert!(of.bins.len() <= Series::BINS_MAX);
+            prop_assert!(of.bins.len() <= EnergySeries::BINS_MAX);
             prop_assert_eq!(of.passed().get(), from + nanos);
         }
         let all: u128 = known.iter().map(|(.., energy)| energy).sum();
@@ -106,7 +109,7 @@ proptest! {
             // A division that was rounded down at each merge of each part.
             prop_assert!((*bin as f64 - expected).abs() <= expected * 1e-9 + 1e3, "bin {}: {} {}", at, bin, expected);
         }
-        let total = Energy::microjoules(u64::try_from((all + PER_MICROJOULE / 2) / PER_MICROJOULE).unwrap());
+        let total = Energy::from_microjoules(u64::try_from((all + PER_MICROJOULE / 2) / PER_MICROJOULE).unwrap());
         prop_assert_eq!(of.bins(total).into_iter().sum::<Energy>(), total);
     }
 }

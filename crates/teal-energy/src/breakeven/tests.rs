@@ -3,8 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
-fn burst(name: &str) -> Burst {
-    Profile::shipped(name).unwrap().burst.unwrap()
+fn burst(name: &str) -> BurstEnergy {
+    Profile::find_shipped(name).unwrap().burst.unwrap()
 }
 
 /// GreenFS, Table 2: start-up energy in mJ, power in mW, bandwidth in MB/s.
@@ -21,15 +21,15 @@ const TABLE_2: [(&str, u64, u64, u64); 6] = [
 fn greenfs_table_2_and_equation_1() {
     for (name, start, power, rate) in TABLE_2 {
         let given = burst(name);
-        assert_eq!(given.start, Energy::millijoules(start), "{name}");
-        assert_eq!(given.power, Power::milliwatts(power), "{name}");
+        assert_eq!(given.start, Energy::from_millijoules(start), "{name}");
+        assert_eq!(given.power, Power::from_milliwatts(power), "{name}");
         assert_eq!(given.rate.get(), rate * 1_000_000, "{name}");
         for megabytes in [0, 1, 10, 100, 1000] {
             // U = U_up + P S / B with S in MB, B in MB/s: microjoules, rounded to the nearest.
             let transfer = (power * 1000 * megabytes * 2 + rate) / (2 * rate);
-            let expected = Energy::microjoules(start * 1000 + transfer);
+            let expected = Energy::from_microjoules(start * 1000 + transfer);
             assert_eq!(
-                given.energy(Bytes::new(megabytes * 1_000_000)),
+                given.energy_for(Bytes::new(megabytes * 1_000_000)),
                 expected,
                 "{name}, {megabytes} MB"
             );
@@ -61,11 +61,11 @@ fn sizes_from_which_a_disk_is_cheaper_than_the_network() {
 #[test]
 fn break_even_times_of_the_shipped_profiles() {
     let time = |name: &str, from: &str, to: &str| {
-        let profile = Profile::shipped(name).unwrap();
-        let trip = RoundTrip::of(
+        let profile = Profile::find_shipped(name).unwrap();
+        let trip = RoundTrip::between_states(
             &profile,
-            profile.state(from).unwrap(),
-            profile.state(to).unwrap(),
+            profile.state_named(from).unwrap(),
+            profile.state_named(to).unwrap(),
         )
         .unwrap();
         trip.break_even().unwrap().get() / 1_000_000
@@ -76,12 +76,12 @@ fn break_even_times_of_the_shipped_profiles() {
     assert_eq!(time("desktop-7200rpm-composed", "idle", "standby"), 17_400);
     assert_eq!(time("bluefs-802.11b", "cam", "psm"), 100);
     assert_eq!(time("samsung-970-evo-plus-500gb", "ps3", "ps4"), 10);
-    let partial = Profile::shipped("seagate-barracuda-es").unwrap();
+    let partial = Profile::find_shipped("seagate-barracuda-es").unwrap();
     let (idle, standby) = (
-        partial.state("idle").unwrap(),
-        partial.state("standby").unwrap(),
+        partial.state_named("idle").unwrap(),
+        partial.state_named("standby").unwrap(),
     );
-    assert_eq!(RoundTrip::of(&partial, idle, standby), None);
+    assert_eq!(RoundTrip::between_states(&partial, idle, standby), None);
 }
 
 proptest! {
@@ -91,22 +91,22 @@ proptest! {
         millis in 0_u64..30_000, extra in 0_u64..100_000_000, idle in 0_u64..1_000_000,
     ) {
         let trip = RoundTrip {
-            awake: Power::microwatts(awake), asleep: Power::microwatts(asleep),
-            time: Span::millis(millis),
+            awake: Power::from_microwatts(awake), asleep: Power::from_microwatts(asleep),
+            time: TimeSpan::from_millis(millis),
             // Going down and up costs no less than lying there for that time.
-            energy: Power::microwatts(asleep) * Span::millis(millis) + Energy::microjoules(extra),
+            energy: Power::from_microwatts(asleep) * TimeSpan::from_millis(millis) + Energy::from_microjoules(extra),
         };
-        let idle = Span::millis(idle).max(trip.time);
+        let idle = TimeSpan::from_millis(idle).max(trip.time);
         // Two roundings of half a microjoule.
-        let near = Energy::microjoules(2);
+        let near = Energy::from_microjoules(2);
         match trip.break_even() {
-            None => prop_assert!(trip.staying(idle) <= trip.sleeping(idle) + near),
+            None => prop_assert!(trip.cost_awake(idle) <= trip.cost_asleep(idle) + near),
             Some(time) => {
                 prop_assert!(time >= trip.time);
                 if idle >= time {
-                    prop_assert!(trip.sleeping(idle) <= trip.staying(idle) + near);
+                    prop_assert!(trip.cost_asleep(idle) <= trip.cost_awake(idle) + near);
                 } else {
-                    prop_assert!(trip.staying(idle) <= trip.sleeping(idle) + near);
+                    prop_assert!(trip.cost_awake(idle) <= trip.cost_asleep(idle) + near);
                 }
             }
         }
@@ -117,13 +117,13 @@ proptest! {
         starts in (0_u64..100_000_000, 0_u64..100_000_000), powers in (1_u64..20_000_000, 1_u64..20_000_000),
         rates in (1_u64..100_000_000, 1_u64..100_000_000), size in 0_u64..10_000_000_000,
     ) {
-        let burst = |start, power, rate| Burst {
-            start: Energy::microjoules(start), power: Power::microwatts(power),
+        let burst = |start, power, rate| BurstEnergy {
+            start: Energy::from_microjoules(start), power: Power::from_microwatts(power),
             rate: crate::quantity::Rate::per_second(rate).expect("above zero"),
         };
         let (a, b) = (burst(starts.0, powers.0, rates.0), burst(starts.1, powers.1, rates.1));
-        let (mine, its) = (a.energy(Bytes::new(size)), b.energy(Bytes::new(size)));
-        let near = Energy::microjoules(1);
+        let (mine, its) = (a.energy_for(Bytes::new(size)), b.energy_for(Bytes::new(size)));
+        let near = Energy::from_microjoules(1);
         if let Some(from) = a.cheaper_from(&b) {
             if size >= from.get() {
                 prop_assert!(mine <= its + near);

@@ -1,4 +1,4 @@
-//! What a disk has taken in and not yet put on its surface.
+//! The write cache of a disk: sectors that it has taken in and not yet put on its surface.
 //!
 //! # Guarantees
 //! 1. Runs never touch or overlap: writes of the same or neighbouring sectors become one run.
@@ -8,36 +8,42 @@
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Dirty {
+pub(super) struct DirtyRuns {
     /// First sector to count.
     runs: BTreeMap<u64, u64>,
     sectors: u64,
 }
 
-impl Dirty {
-    pub(super) fn sectors(&self) -> u64 {
+impl DirtyRuns {
+    pub(super) fn sector_count(&self) -> u64 {
         self.sectors
     }
 
-    /// Takes in a run.
-    pub(super) fn put(&mut self, at: u64, count: u64) {
+    /// Adds a run of sectors.
+    pub(super) fn add_run(&mut self, at: u64, count: u64) {
         if count == 0 {
             return;
         }
         let (mut first, mut end) = (at, at + count);
+        // Runs that touch or overlap the new one are merged with it.
         while let Some((&other, &length)) = self.runs.range(..=end).next_back()
             && other + length >= first
         {
             (first, end) = (first.min(other), end.max(other + length));
             self.remove(other);
         }
+        debug_assert!(
+            first <= at && end >= at + count,
+            "the merged run covers the new one"
+        );
         self.runs.insert(first, end - first);
         self.sectors += end - first;
     }
 
-    /// Drops what is about to be written over on the surface.
-    pub(super) fn forget(&mut self, at: u64, count: u64) {
+    /// Drops the sectors that are about to be overwritten on the surface.
+    pub(super) fn drop_range(&mut self, at: u64, count: u64) {
         let end = at + count;
+        // Runs that reach into the range are cut: their parts before and behind it stay.
         while let Some((&other, &length)) = self.runs.range(..end).next_back()
             && other + length > at
         {
@@ -48,7 +54,7 @@ impl Dirty {
     }
 
     /// Returns whether all of these sectors are here.
-    pub(super) fn holds(&self, at: u64, count: u64) -> bool {
+    pub(super) fn holds_all(&self, at: u64, count: u64) -> bool {
         count > 0
             && self
                 .runs
@@ -58,15 +64,16 @@ impl Dirty {
     }
 
     /// Returns whether some of them are here.
-    pub(super) fn touches(&self, at: u64, count: u64) -> bool {
+    pub(super) fn holds_some(&self, at: u64, count: u64) -> bool {
         self.runs
             .range(..at + count)
             .next_back()
             .is_some_and(|(&other, &length)| other + length > at)
     }
 
-    /// Takes the run that the arm meets next.
+    /// Removes the run that the arm meets next, and returns it.
     pub(super) fn take_next(&mut self, from: u64) -> Option<(u64, u64)> {
+        // Behind the last run the arm goes back to the first one.
         let next = self
             .runs
             .range(from..)
@@ -98,11 +105,11 @@ mod tests {
     proptest! {
         #[test]
         fn runs_are_what_a_set_of_sectors_would_be(acts in prop::collection::vec((0_u8..4, 0_u64..60, 1_u64..12), 0..80)) {
-            let (mut dirty, mut set) = (Dirty::default(), BTreeSet::new());
+            let (mut dirty, mut set) = (DirtyRuns::default(), BTreeSet::new());
             for (act, at, count) in acts {
                 match act {
-                    0 | 1 => { dirty.put(at, count); set.extend(at..at + count); }
-                    2 => { dirty.forget(at, count); set.retain(|s| !(at..at + count).contains(s)); }
+                    0 | 1 => { dirty.add_run(at, count); set.extend(at..at + count); }
+                    2 => { dirty.drop_range(at, count); set.retain(|s| !(at..at + count).contains(s)); }
                     _ => if let Some((first, length)) = dirty.take_next(at) {
                         let next = set.range(at..).next().or(set.first()).copied();
                         // A run that began before the arm is met last.
@@ -111,9 +118,9 @@ mod tests {
                         prop_assert!(!set.contains(&(first + length)) && (first == 0 || !set.contains(&(first - 1))));
                     },
                 }
-                prop_assert_eq!(dirty.sectors(), set.len() as u64);
-                prop_assert_eq!(dirty.holds(at, count), (at..at + count).all(|s| set.contains(&s)));
-                prop_assert_eq!(dirty.touches(at, count), (at..at + count).any(|s| set.contains(&s)));
+                prop_assert_eq!(dirty.sector_count(), set.len() as u64);
+                prop_assert_eq!(dirty.holds_all(at, count), (at..at + count).all(|s| set.contains(&s)));
+                prop_assert_eq!(dirty.holds_some(at, count), (at..at + count).any(|s| set.contains(&s)));
             }
         }
     }

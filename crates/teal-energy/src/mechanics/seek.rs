@@ -10,38 +10,40 @@
 //! 8/15 and 1/3, which gives both constants. Where only the average is known, every seek takes
 //! that.
 
-use crate::profile::Seek;
-use teal_types::Span;
+use crate::profile::SeekTimes;
+use teal_types::TimeSpan;
 
 /// One, in fixed point.
 const ONE: u128 = 1 << 32;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Curve {
+pub(super) struct SeekCurve {
     track: i128,
     root: i128,
     linear: i128,
-    switch: Span,
+    switch: TimeSpan,
 }
 
-impl Curve {
+impl SeekCurve {
     /// `None` if no growing curve has these three times.
-    pub(super) fn new(seek: Seek) -> Option<Self> {
-        let nanos = |span: Span| i128::from(span.get());
+    pub(super) fn new(seek: SeekTimes) -> Option<Self> {
+        let nanos = |span: TimeSpan| i128::from(span.get());
         let Some((track, full)) = seek.extremes else {
             return Some(Self {
                 track: nanos(seek.average),
                 root: 0,
                 linear: 0,
-                switch: Span::ZERO,
+                switch: TimeSpan::ZERO,
             });
         };
         let (average, whole) = (
             nanos(seek.average) - nanos(track),
             nanos(full) - nanos(track),
         );
+        // Both constants follow from the means of `sqrt(x)` and `x` over random pairs (see above).
         let root = (15 * average - 5 * whole) / 3;
         let linear = whole - root;
+        // The derivative is smallest at the longest distance; it must not be negative there.
         let grows = root >= 0 && root / 2 + linear >= 0;
         grows.then_some(Self {
             track: nanos(track),
@@ -51,24 +53,25 @@ impl Curve {
         })
     }
 
-    /// To the next track in a stream. Nothing where it is not known: streams are then as fast as
-    /// the surface.
-    pub(super) fn switch(&self) -> Span {
+    /// Returns the time to the next track in a stream. It is zero where it is not known: streams
+    /// are then as fast as the surface.
+    pub(super) fn track_switch(&self) -> TimeSpan {
         self.switch
     }
 
-    pub(super) fn span(&self, distance: u64, tracks: u64) -> Span {
+    pub(super) fn seek_time(&self, distance: u64, tracks: u64) -> TimeSpan {
         match distance {
-            0 => Span::ZERO,
+            0 => TimeSpan::ZERO,
             1 => self.switch,
             _ => {
+                // The distance as a part of the surface, in fixed point.
                 let x = u128::from(distance) * ONE / u128::from(tracks.max(1));
                 let root = (x * ONE).isqrt();
                 let part = |factor: i128, of: u128| {
                     factor * i128::try_from(of).unwrap_or(i128::MAX) / (1 << 32)
                 };
                 let nanos = self.track + part(self.root, root) + part(self.linear, x);
-                Span::nanos(u64::try_from(nanos).unwrap_or(0))
+                TimeSpan::from_nanos(u64::try_from(nanos).unwrap_or(0))
             }
         }
     }
@@ -78,10 +81,10 @@ impl Curve {
 mod tests {
     use super::*;
 
-    fn curve(average: u64, track: u64, full: u64) -> Option<Curve> {
-        let extremes = Some((Span::micros(track), Span::micros(full)));
-        Curve::new(Seek {
-            average: Span::micros(average),
+    fn curve(average: u64, track: u64, full: u64) -> Option<SeekCurve> {
+        let extremes = Some((TimeSpan::from_micros(track), TimeSpan::from_micros(full)));
+        SeekCurve::new(SeekTimes {
+            average: TimeSpan::from_micros(average),
             extremes,
         })
     }
@@ -97,17 +100,19 @@ mod tests {
             let tracks = 400_u64;
             let total: u64 = (0..tracks)
                 .flat_map(|a| (0..tracks).map(move |b| a.abs_diff(b)))
-                .map(|d| curve.span(d, tracks).get())
+                .map(|d| curve.seek_time(d, tracks).get())
                 .sum();
             let mean = total / (tracks * tracks);
             assert!(
                 mean.abs_diff(average * 1000) < average * 10,
                 "{average} us given, {mean} ns on average"
             );
-            assert_eq!(curve.span(0, tracks), Span::ZERO);
-            assert_eq!(curve.span(1, tracks), Span::micros(track));
-            assert!(curve.span(tracks, tracks).get().abs_diff(full * 1000) < 10);
-            assert!((1..tracks).all(|d| curve.span(d, tracks) <= curve.span(d + 1, tracks)));
+            assert_eq!(curve.seek_time(0, tracks), TimeSpan::ZERO);
+            assert_eq!(curve.seek_time(1, tracks), TimeSpan::from_micros(track));
+            assert!(curve.seek_time(tracks, tracks).get().abs_diff(full * 1000) < 10);
+            assert!(
+                (1..tracks).all(|d| curve.seek_time(d, tracks) <= curve.seek_time(d + 1, tracks))
+            );
         }
     }
 
@@ -119,14 +124,14 @@ mod tests {
 
     #[test]
     fn where_only_the_average_is_known_every_seek_takes_it() {
-        let curve = Curve::new(Seek {
-            average: Span::millis(12),
+        let curve = SeekCurve::new(SeekTimes {
+            average: TimeSpan::from_millis(12),
             extremes: None,
         })
         .unwrap();
         assert_eq!(
-            [2, 50, 100].map(|d| curve.span(d, 100)),
-            [Span::millis(12); 3]
+            [2, 50, 100].map(|d| curve.seek_time(d, 100)),
+            [TimeSpan::from_millis(12); 3]
         );
     }
 }

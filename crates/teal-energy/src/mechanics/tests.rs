@@ -2,7 +2,7 @@
 //! requests in floating point.
 
 use super::*;
-use crate::ledger::{Ledger, Use};
+use crate::ledger::{EnergyLedger, EnergyUse};
 use proptest::prelude::*;
 use teal_types::Energy;
 
@@ -14,10 +14,15 @@ fn disk(text: &str, electronics: &str) -> Mechanics {
     Mechanics::new(&Profile::parse(&text).unwrap()).unwrap()
 }
 
-fn book(ledger: &mut Ledger, job: &Job) {
-    job.parts()
-        .iter()
-        .for_each(|part| ledger.book(Use::Work(part.phase), 1, part.time, part.femtojoules()));
+fn book(ledger: &mut EnergyLedger, job: &Job) {
+    job.parts().iter().for_each(|part| {
+        ledger.book(
+            EnergyUse::Work(part.phase),
+            1,
+            part.time,
+            part.exact_energy(),
+        )
+    });
 }
 
 /// Sectors all over the disk, the same ones each time.
@@ -28,23 +33,23 @@ fn scattered(sectors: u64, n: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn read(at: u64, count: u64) -> Request {
-    Request::Read {
+fn read(at: u64, count: u64) -> SectorRequest {
+    SectorRequest::Read {
         at: Sector::new(at),
         count,
     }
 }
 
-fn write(at: u64, count: u64) -> Request {
-    Request::Write {
+fn write(at: u64, count: u64) -> SectorRequest {
+    SectorRequest::Write {
         at: Sector::new(at),
         count,
         fua: false,
     }
 }
 
-fn durable(at: u64, count: u64) -> Request {
-    Request::Write {
+fn durable(at: u64, count: u64) -> SectorRequest {
+    SectorRequest::Write {
         at: Sector::new(at),
         count,
         fua: true,
@@ -63,27 +68,28 @@ fn near(ours: Energy, paper: u64) {
 #[test]
 fn table_3_1() {
     let mut disk = disk(MICRODRIVE, "");
-    let (mut ledger, mut now, n) = (Ledger::default(), Time::ZERO, 2000);
-    for (i, at) in scattered(disk.sectors() - 2, n).enumerate() {
+    let (mut ledger, mut now, n) = (EnergyLedger::default(), Time::ZERO, 2000);
+    for (i, at) in scattered(disk.sector_count() - 2, n).enumerate() {
         // Two sectors are 1 KB; times that do not beat with the rotation.
         let request = if i % 2 == 0 {
             read(at, 2)
         } else {
             durable(at, 2)
         };
-        let served = disk.serve(now, request);
+        let served = disk.serve_request(now, request);
         book(&mut ledger, &served.job);
-        now = served.done + Span::micros(1_234_567);
+        now = served.done + TimeSpan::from_micros(1_234_567);
     }
-    let each =
-        |phase, count| Energy::microjoules(ledger.entry(Use::Work(phase)).energy().get() / count);
-    near(each(Phase::Seek, n), 7_640);
-    near(each(Phase::Rotate, n), 4_950);
-    near(each(Phase::Read, n / 2), 190);
-    near(each(Phase::Write, n / 2), 230);
+    let each = |phase, count| {
+        Energy::from_microjoules(ledger.entry(EnergyUse::Work(phase)).energy().get() / count)
+    };
+    near(each(WorkPhase::Seek, n), 7_640);
+    near(each(WorkPhase::Rotate, n), 4_950);
+    near(each(WorkPhase::Read, n / 2), 190);
+    near(each(WorkPhase::Write, n / 2), 230);
     // "With the energy of an average seek and rotational delay 66 KB can be read."
-    let position = each(Phase::Seek, n) + each(Phase::Rotate, n);
-    let kilobytes = position.get() * 100 / each(Phase::Read, n / 2).get();
+    let position = each(WorkPhase::Seek, n) + each(WorkPhase::Rotate, n);
+    let kilobytes = position.get() * 100 / each(WorkPhase::Read, n / 2).get();
     assert!(
         kilobytes.abs_diff(6600) * 50 <= 6600,
         "{kilobytes} hundredths of a KB"
@@ -94,17 +100,20 @@ fn table_3_1() {
 fn a_stream_costs_no_seek_and_no_turn() {
     for (text, seeks) in [(MICRODRIVE, false), (TRAVELSTAR, true)] {
         let mut disk = disk(text, "");
-        let mut now = disk.serve(Time::ZERO, read(1000, 8)).done;
-        let mut ledger = Ledger::default();
+        let mut now = disk.serve_request(Time::ZERO, read(1000, 8)).done;
+        let mut ledger = EnergyLedger::default();
         for i in 1..2000 {
-            let served = disk.serve(now, read(1000 + i * 8, 8));
+            let served = disk.serve_request(now, read(1000 + i * 8, 8));
             assert_eq!(served.start, now);
             book(&mut ledger, &served.job);
             now = served.done;
         }
-        assert_eq!(ledger.entry(Use::Work(Phase::Rotate)).time, Span::ZERO);
         assert_eq!(
-            ledger.entry(Use::Work(Phase::Seek)).time > Span::ZERO,
+            ledger.entry(EnergyUse::Work(WorkPhase::Rotate)).time,
+            TimeSpan::ZERO
+        );
+        assert_eq!(
+            ledger.entry(EnergyUse::Work(WorkPhase::Seek)).time > TimeSpan::ZERO,
             seeks,
             "track switches where they are known"
         );
@@ -115,14 +124,14 @@ fn a_stream_costs_no_seek_and_no_turn() {
 fn an_append_that_just_misses_its_sector_costs_ten_times_one_that_meets_it() {
     let cost = |gap: u64| {
         let mut disk = disk(MICRODRIVE, "overhead = \"1 ms\"");
-        let mut now = disk.serve(Time::ZERO, durable(5000, 8)).done;
+        let mut now = disk.serve_request(Time::ZERO, durable(5000, 8)).done;
         let mut spent = Energy::ZERO;
         for i in 1..=100 {
-            let served = disk.serve(now, durable(5000 + i * (8 + gap), 8));
-            spent += served.job.energy();
+            let served = disk.serve_request(now, durable(5000 + i * (8 + gap), 8));
+            spent += served.job.total_energy();
             now = served.done;
         }
-        Energy::microjoules(spent.get() / 100)
+        Energy::from_microjoules(spent.get() / 100)
     };
     // Eight sectors are 4 KiB. Track switches of the gapped log are within both figures.
     assert!(cost(0).get().abs_diff(10_400) < 600, "{}", cost(0));
@@ -132,10 +141,10 @@ fn an_append_that_just_misses_its_sector_costs_ten_times_one_that_meets_it() {
 #[test]
 fn what_is_in_the_track_buffer_needs_no_surface() {
     let mut disk = disk(MICRODRIVE, "track_buffer = \"64 KiB\"");
-    let first = disk.serve(Time::ZERO, read(10_000, 8));
+    let first = disk.serve_request(Time::ZERO, read(10_000, 8));
     // Long enough to fill the buffer: 128 sectors are 64 KiB.
-    let later = first.done + Span::secs(1);
-    let second = disk.serve(later, read(10_008, 100));
+    let later = first.done + TimeSpan::from_secs(1);
+    let second = disk.serve_request(later, read(10_008, 100));
     assert_eq!(second.done, later, "all of it was read ahead");
     let ahead: Vec<_> = second
         .background
@@ -143,15 +152,15 @@ fn what_is_in_the_track_buffer_needs_no_surface() {
         .iter()
         .map(|part| part.phase)
         .collect();
-    assert_eq!(ahead, [Phase::ReadAhead]);
-    let third = disk.serve(second.done, read(10_108, 200));
+    assert_eq!(ahead, [WorkPhase::ReadAhead]);
+    let third = disk.serve_request(second.done, read(10_108, 200));
     assert!(third.done > second.done, "half of it was not");
-    let away = disk.serve(third.done + Span::millis(1), read(10_000, 8));
+    let away = disk.serve_request(third.done + TimeSpan::from_millis(1), read(10_000, 8));
     assert!(
         away.job
             .parts()
             .iter()
-            .any(|part| part.phase == Phase::Rotate),
+            .any(|part| part.phase == WorkPhase::Rotate),
         "it has left the buffer"
     );
 }
@@ -160,30 +169,35 @@ fn what_is_in_the_track_buffer_needs_no_surface() {
 fn a_flush_puts_on_the_surface_what_the_cache_took_in() {
     let electronics = "write_cache = \"64 KiB\"\ninterface = \"10 MB/s\"";
     let mut disk = disk(MICRODRIVE, electronics);
-    let quick = disk.serve(Time::ZERO, write(70_000, 8));
-    assert_eq!(quick.job.time(), Span::nanos(409_600));
-    let more = disk.serve(quick.done, write(900_000, 8));
-    assert_eq!(disk.unwritten(), 2 * 4096);
-    let flushed = disk.serve(more.done, Request::Flush);
+    let quick = disk.serve_request(Time::ZERO, write(70_000, 8));
+    assert_eq!(quick.job.total_time(), TimeSpan::from_nanos(409_600));
+    let more = disk.serve_request(quick.done, write(900_000, 8));
+    assert_eq!(disk.unwritten_bytes(), 2 * 4096);
+    let flushed = disk.serve_request(more.done, SectorRequest::Flush);
     assert!(
-        flushed.done.since(more.done) > Span::millis(12),
+        flushed.done.since(more.done) > TimeSpan::from_millis(12),
         "{:?}",
         flushed.job
     );
-    assert_eq!(disk.unwritten(), 0);
-    let idle = disk.serve(flushed.done, Request::Flush);
+    assert_eq!(disk.unwritten_bytes(), 0);
+    let idle = disk.serve_request(flushed.done, SectorRequest::Flush);
     assert_eq!(idle.done, flushed.done);
     // Left alone, it writes on its own.
-    let alone = disk.serve(idle.done, write(70_000, 8));
-    let did = disk.run(alone.done + Span::secs(1));
-    assert!(did.parts().iter().any(|part| part.phase == Phase::Write) && disk.unwritten() == 0);
-    let honest = disk.serve(alone.done + Span::secs(2), durable(70_000, 8));
+    let alone = disk.serve_request(idle.done, write(70_000, 8));
+    let did = disk.run_background(alone.done + TimeSpan::from_secs(1));
+    assert!(
+        did.parts()
+            .iter()
+            .any(|part| part.phase == WorkPhase::Write)
+            && disk.unwritten_bytes() == 0
+    );
+    let honest = disk.serve_request(alone.done + TimeSpan::from_secs(2), durable(70_000, 8));
     assert!(
         honest
             .job
             .parts()
             .iter()
-            .any(|part| part.phase == Phase::Write)
+            .any(|part| part.phase == WorkPhase::Write)
     );
 }
 
@@ -192,19 +206,19 @@ fn a_full_cache_holds_up_the_writer() {
     let mut disk = disk(MICRODRIVE, "write_cache = \"8 KiB\"");
     let mut now = Time::ZERO;
     for i in 0..10 {
-        now = disk.serve(now, write(i * 100_000, 8)).done;
-        assert!(disk.unwritten() <= 8192);
+        now = disk.serve_request(now, write(i * 100_000, 8)).done;
+        assert!(disk.unwritten_bytes() <= 8192);
     }
     assert!(
-        now > Time::ZERO + Span::millis(7 * 12),
+        now > Time::ZERO + TimeSpan::from_millis(7 * 12),
         "eight of ten went to the surface by {now}"
     );
-    let huge = disk.serve(now, write(0, 1000));
+    let huge = disk.serve_request(now, write(0, 1000));
     assert!(
         huge.job
             .parts()
             .iter()
-            .any(|part| part.phase == Phase::Write),
+            .any(|part| part.phase == WorkPhase::Write),
         "larger than the cache"
     );
 }
@@ -212,10 +226,10 @@ fn a_full_cache_holds_up_the_writer() {
 #[test]
 fn requests_beyond_the_end_are_cut_off() {
     let mut disk = disk(MICRODRIVE, "track_buffer = \"64 KiB\"");
-    let end = disk.sectors();
-    let last = disk.serve(Time::ZERO, read(end - 4, 100));
-    let beyond = disk.serve(last.done, durable(end + 7, 100));
-    assert_eq!(beyond.job.time(), Span::ZERO);
+    let end = disk.sector_count();
+    let last = disk.serve_request(Time::ZERO, read(end - 4, 100));
+    let beyond = disk.serve_request(last.done, durable(end + 7, 100));
+    assert_eq!(beyond.job.total_time(), TimeSpan::ZERO);
 }
 
 /// Without buffers: the end of each request, once more, in floating point and from the definitions.
@@ -266,8 +280,8 @@ proptest! {
         let mut ends = Vec::new();
         for &(gap, at, count, is_read) in &requests {
             let request = if is_read { read(at, count) } else { durable(at, count) };
-            let now = disk.free() + Span::micros(gap);
-            ends.push(disk.serve(now, request).done.get());
+            let now = disk.free_at() + TimeSpan::from_micros(gap);
+            ends.push(disk.serve_request(now, request).done.get());
         }
         for (ours, second) in ends.into_iter().zip(second_computation(&requests)) {
             let off = (ours as f64 / 1e9 - second).abs();
@@ -284,22 +298,22 @@ proptest! {
     ) {
         let electronics = "track_buffer = \"32 KiB\"\nwrite_cache = \"64 KiB\"\ninterface = \"20 MB/s\"\noverhead = \"300 us\"";
         let (mut disk, mut twin) = (disk(TRAVELSTAR, electronics), self::disk(TRAVELSTAR, electronics));
-        let (mut now, mut accounted) = (Time::ZERO, Span::ZERO);
+        let (mut now, mut accounted) = (Time::ZERO, TimeSpan::ZERO);
         for (gap, at, count, kind) in requests {
-            let asked = now + Span::micros(gap);
-            let request = match kind { 0 | 1 => read(at, count), 2 => write(at, count), 3 => durable(at, count), _ => Request::Flush };
-            let served = disk.serve(asked, request);
-            prop_assert_eq!(&served, &twin.serve(asked, request));
+            let asked = now + TimeSpan::from_micros(gap);
+            let request = match kind { 0 | 1 => read(at, count), 2 => write(at, count), 3 => durable(at, count), _ => SectorRequest::Flush };
+            let served = disk.serve_request(asked, request);
+            prop_assert_eq!(&served, &twin.serve_request(asked, request));
             prop_assert!(served.start >= asked && served.done >= served.start);
-            prop_assert_eq!(served.job.time(), served.done.since(served.start));
+            prop_assert_eq!(served.job.total_time(), served.done.since(served.start));
             // Background work lies between the end of the last request and the beginning of this
             // one.
-            prop_assert!(served.background.time() <= served.start.since(now), "{served:?}");
-            accounted += served.job.time() + served.background.time();
+            prop_assert!(served.background.total_time() <= served.start.since(now), "{served:?}");
+            accounted += served.job.total_time() + served.background.total_time();
             now = served.done;
             prop_assert!(accounted <= now.since(Time::ZERO));
-            let is_durable = matches!(request, Request::Flush);
-            prop_assert!(!is_durable || disk.unwritten() == 0);
+            let is_durable = matches!(request, SectorRequest::Flush);
+            prop_assert!(!is_durable || disk.unwritten_bytes() == 0);
         }
     }
 }

@@ -1,241 +1,269 @@
-//! A schedule near the [optimum](super::joint) of a long trace: the same search over all devices at
-//! once, with few ways of each name.
+//! Beam search for a schedule near the [optimum](super::joint) of a long trace: the search over all
+//! devices at once, with few candidates for each combination of power states.
 //!
 //! # Guarantees
-//! 1. What is found can be done: ways are dropped, never made one.
-//! 2. Of ways of one name few stay: the cheaper of two that have written the same, or much the
-//!    same, and are done at much the same time.
+//! 1. Every schedule that is found can be carried out: candidates are dropped, never merged.
+//! 2. Few candidates of one combination stay: the cheaper of two that have written the same, or
+//!    much the same, and are done at much the same time.
 
-use super::action_history::{ActionHistory, NONE};
+use super::action_history::{ActionHistory, NO_ACTION};
 use super::device_search::{DeviceSchedule, ScheduledAction};
-use super::joint::{DEVICES, DeviceStates, PointIndices, is_as_good, places};
-use super::plan::Plan;
-use super::problem::{Kind, Problem};
+use super::joint::{DeviceStates, JOINT_DEVICES_MAX, PointIndices, does_dominate, latest_points};
+use super::plan::ClairvoyantPlan;
+use super::problem::{PointKind, SchedulingProblem};
 use super::subproblem::{CandidateStep, Cost, DeviceSubproblem, StopLimit};
 use teal_types::Time;
 
-/// Ways of one name, the states of all devices, that are kept apart.
-const WAYS: usize = 24;
+/// The number of candidates that are kept apart for each combination of power states.
+const BEAM_WIDTH: usize = 24;
 
 #[derive(Debug, Clone, Copy)]
 struct JointCandidate {
-    spots: DeviceStates,
+    states: DeviceStates,
     cost: Cost,
-    /// The last deed, in a list that shares its beginning with others.
+    /// The last action, in a list that shares its beginning with other lists.
     last: u32,
 }
 
 impl JointCandidate {
-    fn states(&self) -> [u8; DEVICES] {
-        self.spots.map(|spot| spot.state)
+    fn power_states(&self) -> [u8; JOINT_DEVICES_MAX] {
+        self.states.map(|device_state| device_state.power_state)
     }
 
-    fn written(&self) -> [u32; DEVICES] {
-        self.spots.map(|spot| spot.written)
+    fn written_counts(&self) -> [u32; JOINT_DEVICES_MAX] {
+        self.states.map(|device_state| device_state.written)
     }
 }
 
 struct BeamSearch<'p, 'a> {
-    problem: &'p Problem<'a>,
-    /// By device and own point what a stop is worth to keep.
-    stops: &'p [Vec<Cost>],
+    problem: &'p SchedulingProblem<'a>,
+    /// By device and own point, the price of a stop.
+    stop_prices: &'p [Vec<Cost>],
     front: Vec<JointCandidate>,
     next: Vec<JointCandidate>,
-    deeds: ActionHistory<(u8, Time, ScheduledAction)>,
+    history: ActionHistory<(u8, Time, ScheduledAction)>,
 }
 
-/// A schedule for up to three devices; `None` for more, or if none was found. Tokens are counted,
-/// and `stops` says what they are worth.
-pub(super) fn beam(problem: &Problem<'_>, stops: &[Vec<Cost>]) -> Option<Plan> {
-    if problem.sides.len() > DEVICES {
+/// Returns a schedule for up to three devices; `None` for more, or if none was found. Tokens are
+/// counted, and `stop_prices` says their worth.
+pub(super) fn beam_search(
+    problem: &SchedulingProblem<'_>,
+    stops: &[Vec<Cost>],
+) -> Option<ClairvoyantPlan> {
+    if problem.subproblems.len() > JOINT_DEVICES_MAX {
         return None;
     }
-    let mut spots = DeviceStates::default();
+    let mut device_states = DeviceStates::default();
     problem
-        .sides
+        .subproblems
         .iter()
-        .zip(&mut spots)
-        .for_each(|(side, spot)| *spot = side.start());
+        .zip(&mut device_states)
+        .for_each(|(subproblem, device_state)| *device_state = subproblem.start_state());
     let front = vec![JointCandidate {
-        spots,
+        states: device_states,
         cost: 0,
-        last: NONE,
+        last: NO_ACTION,
     }];
     let mut search = BeamSearch {
         problem,
-        stops,
+        stop_prices: stops,
         front,
         next: Vec::new(),
-        deeds: ActionHistory::new(),
+        history: ActionHistory::new(),
     };
-    (0..problem.points.len()).for_each(|point| search.step(point));
+    (0..problem.points.len()).for_each(|point| search.step_point(point));
     let whole = |reached: &&JointCandidate| {
-        let sides = problem.sides.iter().zip(reached.spots);
+        let subproblems = problem.subproblems.iter().zip(reached.states);
         reached.cost
-            + sides
-                .map(|(side, spot)| side.rest(side.own.len() - 1, spot))
+            + subproblems
+                .map(|(subproblem, device_state)| {
+                    subproblem.closing_cost(subproblem.points.len() - 1, device_state)
+                })
                 .sum::<Cost>()
     };
     let best = *search.front.iter().min_by_key(whole)?;
-    Some(search.plan(best.last))
+    Some(search.build_plan(best.last))
 }
 
 impl<'p, 'a> BeamSearch<'p, 'a> {
-    fn tokens(&self, at: usize) -> StopLimit<'p> {
-        StopLimit::Spared(&self.stops[at])
+    fn stop_limit(&self, at: usize) -> StopLimit<'p> {
+        StopLimit::Spared(&self.stop_prices[at])
     }
 
-    fn step(&mut self, point: usize) {
+    fn step_point(&mut self, point: usize) {
         let problem = self.problem;
-        let sides = || {
+        let subproblems = || {
             (0..)
-                .zip(&problem.sides)
-                .filter_map(|(at, side): (usize, _)| Some((at, side, side.place(point)?)))
+                .zip(&problem.subproblems)
+                .filter_map(|(at, subproblem): (usize, _)| {
+                    Some((at, subproblem, subproblem.point_index(point)?))
+                })
         };
-        let known = places(problem, point);
-        for (at, side, own) in sides() {
+        let known = latest_points(problem, point);
+        for (at, subproblem, own_point) in subproblems() {
             for reached in &mut self.front {
-                let way = side.come(own, reached.spots[at]);
-                (reached.spots[at], reached.cost) = (way.spot, reached.cost + way.cost);
+                let step = subproblem.advance_to(own_point, reached.states[at]);
+                (reached.states[at], reached.cost) = (step.state, reached.cost + step.cost);
             }
         }
-        self.prune(&known);
-        if problem.points[point].kind == Kind::Read {
+        self.prune_dominated(&known);
+        if problem.points[point].kind == PointKind::Read {
             self.next.clear();
-            for (at, side, own) in sides() {
-                let (tokens, when) = (self.tokens(at), side.at(own));
-                self.expand(at, |spot| {
-                    side.reads(own, spot, tokens)
-                        .map(move |way| (way, Some((when, ScheduledAction::Read(point)))))
+            for (at, subproblem, own_point) in subproblems() {
+                let (tokens, when) = (self.stop_limit(at), subproblem.time_at(own_point));
+                self.expand_candidates(at, |device_state| {
+                    subproblem
+                        .read_steps(own_point, device_state, tokens)
+                        .map(move |step| (step, Some((when, ScheduledAction::Read(point)))))
                 });
             }
             self.front.clear();
-            self.turn(&known);
+            self.take_next(&known);
         }
-        for (at, side, own) in sides() {
-            self.go_on(at, side, own, &known);
+        for (at, subproblem, own_point) in subproblems() {
+            self.write_and_stop(at, subproblem, own_point, &known);
         }
         self.front.retain(|reached| {
-            !sides().any(|(at, side, own)| side.is_late(own, reached.spots[at], true))
+            !subproblems().any(|(at, subproblem, own_point)| {
+                subproblem.is_late(own_point, reached.states[at], true)
+            })
         });
-        self.deeds
-            .tidy(self.front.iter_mut().map(|reached| &mut reached.last));
+        self.history
+            .forget_unused(self.front.iter_mut().map(|reached| &mut reached.last));
     }
 
-    /// One device writes, or not, and goes down, or not.
-    fn go_on(&mut self, at: usize, side: &DeviceSubproblem<'_>, own: usize, known: &PointIndices) {
-        let (tokens, when) = (self.tokens(at), side.at(own));
-        self.next.clear();
-        self.expand(at, |spot| {
-            side.writes(own, spot, tokens)
-                .map(move |way| (way, Some((when, ScheduledAction::Write))))
-        });
-        self.turn(known);
-        self.expand(at, |spot| {
-            side.stops(own, spot, tokens).map(|way| (way, None))
-        });
-        self.turn(known);
-    }
-
-    /// Adds ways on.
-    fn expand<I: Iterator<Item = (CandidateStep, Option<(Time, ScheduledAction)>)>>(
+    /// Lets one device write or not, and then go down or not.
+    fn write_and_stop(
         &mut self,
         at: usize,
-        ways: impl Fn(super::subproblem::DeviceState) -> I,
+        subproblem: &DeviceSubproblem<'_>,
+        own_point: usize,
+        known: &PointIndices,
+    ) {
+        let (tokens, when) = (self.stop_limit(at), subproblem.time_at(own_point));
+        self.next.clear();
+        self.expand_candidates(at, |device_state| {
+            subproblem
+                .write_steps(own_point, device_state, tokens)
+                .map(move |step| (step, Some((when, ScheduledAction::Write))))
+        });
+        self.take_next(known);
+        self.expand_candidates(at, |device_state| {
+            subproblem
+                .stop_steps(own_point, device_state, tokens)
+                .map(|step| (step, None))
+        });
+        self.take_next(known);
+    }
+
+    /// Adds the candidates that the steps of one device lead to.
+    fn expand_candidates<I: Iterator<Item = (CandidateStep, Option<(Time, ScheduledAction)>)>>(
+        &mut self,
+        at: usize,
+        steps: impl Fn(super::subproblem::DeviceState) -> I,
     ) {
         for reached in &self.front {
-            for (way, deed) in ways(reached.spots[at]) {
-                let (mut last, mut spots) = (reached.last, reached.spots);
-                for (when, deed) in way.deed.into_iter().chain(deed) {
-                    last = self.deeds.push(last, (at as u8, when, deed));
+            for (step, action) in steps(reached.states[at]) {
+                let (mut last, mut device_states) = (reached.last, reached.states);
+                for (when, action) in step.transition.into_iter().chain(action) {
+                    last = self.history.push(last, (at as u8, when, action));
                 }
-                spots[at] = way.spot;
+                device_states[at] = step.state;
                 self.next.push(JointCandidate {
-                    spots,
-                    cost: reached.cost + way.cost,
+                    states: device_states,
+                    cost: reached.cost + step.cost,
                     last,
                 });
             }
         }
     }
 
-    /// Takes the ways on besides those that are there.
-    fn turn(&mut self, known: &PointIndices) {
+    /// Puts the new candidates beside those that are there.
+    fn take_next(&mut self, known: &PointIndices) {
         if !self.next.is_empty() {
             self.front.append(&mut self.next);
-            self.prune(known);
+            self.prune_dominated(known);
         }
     }
 
-    fn prune(&mut self, known: &PointIndices) {
+    fn prune_dominated(&mut self, known: &PointIndices) {
         let problem = self.problem;
         self.front.sort_unstable_by_key(|one| {
             (
-                one.states(),
+                one.power_states(),
                 one.cost,
-                std::cmp::Reverse(one.written()),
-                one.spots,
+                std::cmp::Reverse(one.written_counts()),
+                one.states,
             )
         });
         self.next.clear();
         let mut first = 0;
-        for way in self.front.drain(..) {
+        for candidate in self.front.drain(..) {
             if self
                 .next
                 .get(first)
-                .is_some_and(|one| one.states() != way.states())
+                .is_some_and(|one| one.power_states() != candidate.power_states())
             {
                 first = self.next.len();
             }
             let beats = |one: &JointCandidate| {
-                is_as_good(
+                does_dominate(
                     problem,
                     known,
-                    (&one.spots, one.cost),
-                    (&way.spots, way.cost),
+                    (&one.states, one.cost),
+                    (&candidate.states, candidate.cost),
                 )
             };
             if self.next[first..].iter().any(beats) {
                 continue;
             }
-            self.next.push(way);
-            if self.next.len() - first > 2 * WAYS {
+            self.next.push(candidate);
+            if self.next.len() - first > 2 * BEAM_WIDTH {
                 let many = self.next.split_off(first);
-                self.next.extend(fewer(many));
+                self.next.extend(keep_fewer(many));
             }
         }
         std::mem::swap(&mut self.front, &mut self.next);
         self.next.clear();
     }
 
-    fn plan(&self, last: u32) -> Plan {
+    fn build_plan(&self, last: u32) -> ClairvoyantPlan {
         let mut owners = vec![None; self.problem.points.len()];
-        let mut bests = vec![
+        let mut schedules = vec![
             DeviceSchedule {
                 cost: 0,
-                deeds: Vec::new()
+                actions: Vec::new()
             };
-            self.problem.sides.len()
+            self.problem.subproblems.len()
         ];
-        for (at, when, deed) in self.deeds.list(last) {
-            if let ScheduledAction::Read(point) = deed {
+        for (at, when, action) in self.history.actions_until(last) {
+            if let ScheduledAction::Read(point) = action {
                 owners[point] = Some(at);
             }
-            bests[usize::from(at)].deeds.push((when, deed));
+            schedules[usize::from(at)].actions.push((when, action));
         }
-        Plan::new(self.problem, &owners, bests)
+        ClairvoyantPlan::new(self.problem, &owners, schedules)
     }
 }
 
-/// The cheaper of neighbours; of those that have written the same first.
-fn fewer(mut many: Vec<JointCandidate>) -> Vec<JointCandidate> {
-    many.sort_unstable_by_key(|one| (one.written(), one.spots.map(|spot| spot.free), one.cost));
+/// Keeps the cheaper of two neighbours until few are left, first only among those that have written
+/// the same.
+fn keep_fewer(mut many: Vec<JointCandidate>) -> Vec<JointCandidate> {
+    many.sort_unstable_by_key(|one| {
+        (
+            one.written_counts(),
+            one.states.map(|device_state| device_state.free_at),
+            one.cost,
+        )
+    });
     let mut is_strict = true;
-    while many.len() > WAYS {
+    // Neighbours in time are alike; each round keeps the cheaper of two.
+    while many.len() > BEAM_WIDTH {
         let mut kept = Vec::new();
         let mut all = many.into_iter().peekable();
         while let Some(one) = all.next() {
-            let other = all.next_if(|other| !is_strict || other.written() == one.written());
+            let other =
+                all.next_if(|other| !is_strict || other.written_counts() == one.written_counts());
             kept.push(other.filter(|other| other.cost < one.cost).unwrap_or(one));
         }
         (many, is_strict) = (kept, false);

@@ -1,16 +1,16 @@
 //! The solution of one device's subproblem: dynamic programming over the device's own points.
 //!
 //! # Guarantees
-//! 1. A way is dropped only if another one is as good whatever follows.
-//! 2. Where there are too many, two become one that is as good as both: what is found is no more
-//!    than the best costs. Of a plan, which is to be done, the better of two is kept as it is: what
-//!    is found is no less than the best costs.
+//! 1. A candidate is dropped only if another one is as good whatever follows.
+//! 2. Where there are too many candidates, two are merged into one that is as good as both: the
+//!    cost that is found is then at most the optimum. For a plan, which is to be carried out, the
+//!    better of the two is kept as it is: the cost that is found is then at least the optimum.
 
-use super::action_history::{ActionHistory, NONE};
+use super::action_history::{ActionHistory, NO_ACTION};
 use super::subproblem::{CandidateStep, Cost, DeviceState, DeviceSubproblem, StopLimit};
 use teal_types::Time;
 
-/// What a subproblem asks of its device for one read.
+/// The demand of a subproblem on its device for one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadDemand {
     /// Another device serves the read.
@@ -38,9 +38,9 @@ pub(super) enum ScheduledAction {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SubproblemTask<'t> {
     /// The demand for the read of each point.
-    pub(super) claims: &'t [ReadDemand],
+    pub(super) demands: &'t [ReadDemand],
     /// The limit on the device's stops.
-    pub(super) tokens: StopLimit<'t>,
+    pub(super) stop_limit: StopLimit<'t>,
     /// Says whether the schedule is to be carried out: changes are written within their age, not
     /// later by as much as a run was late.
     pub(super) is_plan: bool,
@@ -50,14 +50,14 @@ pub(super) struct SubproblemTask<'t> {
 #[derive(Debug, Clone)]
 pub(super) struct DeviceSchedule {
     pub(super) cost: Cost,
-    pub(super) deeds: Vec<(Time, ScheduledAction)>,
+    pub(super) actions: Vec<(Time, ScheduledAction)>,
 }
 
 impl DeviceSchedule {
-    /// Returns the points whose reads the schedule serves.
-    pub(super) fn taken(&self) -> impl Iterator<Item = usize> {
-        self.deeds.iter().filter_map(|(_, deed)| {
-            if let ScheduledAction::Read(point) = deed {
+    /// Returns the points at which the schedule serves the read.
+    pub(super) fn served_points(&self) -> impl Iterator<Item = usize> {
+        self.actions.iter().filter_map(|(_, action)| {
+            if let ScheduledAction::Read(point) = action {
                 Some(*point)
             } else {
                 None
@@ -69,123 +69,135 @@ impl DeviceSchedule {
 /// A partial schedule that the search still follows.
 #[derive(Debug, Clone, Copy)]
 struct DeviceCandidate {
-    spot: DeviceState,
+    state: DeviceState,
     cost: Cost,
-    /// The last deed, in a list that shares its beginning with others.
+    /// The last action, in a list that shares its beginning with other lists.
     last: u32,
-    /// Whether it did something at this point.
+    /// Is true if it took an action at this point.
     is_new: bool,
 }
 
-/// The number of candidates in one power state that are kept apart. Of those, only ways that have
-/// written the same become one: what is written costs a start.
-const WAYS: usize = 24;
-/// Of a plan whose tokens are counted, which cannot be told from each other by less.
-const SPARED: usize = 96;
+/// The number of candidates in one power state that are kept apart. Only candidates that have
+/// written the same changes are merged: writing the rest costs a start.
+const STATE_CANDIDATES: usize = 24;
+/// The same number for a plan in which tokens are counted: its candidates differ in more than their
+/// cost.
+const SPARED_CANDIDATES: usize = 96;
 
-/// The ways so far, room for those to come, and all their deeds.
+/// The candidates so far, room for those of the next step, and the actions of all of them.
 struct DeviceSearch<'s, 'a> {
-    side: &'s DeviceSubproblem<'a>,
+    subproblem: &'s DeviceSubproblem<'a>,
     task: SubproblemTask<'s>,
     front: Vec<DeviceCandidate>,
     next: Vec<DeviceCandidate>,
-    deeds: ActionHistory<(Time, ScheduledAction)>,
+    history: ActionHistory<(Time, ScheduledAction)>,
 }
 
 /// Returns the best schedule of one device; `None` if no schedule keeps the limits.
 pub(super) fn solve_subproblem(
-    side: &DeviceSubproblem<'_>,
+    subproblem: &DeviceSubproblem<'_>,
     task: SubproblemTask<'_>,
 ) -> Option<DeviceSchedule> {
     let front = vec![DeviceCandidate {
-        spot: side.start(),
+        state: subproblem.start_state(),
         cost: 0,
-        last: NONE,
+        last: NO_ACTION,
         is_new: true,
     }];
     let mut search = DeviceSearch {
-        side,
+        subproblem: subproblem,
         task,
         front,
         next: Vec::new(),
-        deeds: ActionHistory::new(),
+        history: ActionHistory::new(),
     };
-    (0..side.own.len()).for_each(|own| search.step(own));
-    let end = side.own.len() - 1;
-    let whole = |reached: &DeviceCandidate| reached.cost + side.rest(end, reached.spot);
+    (0..subproblem.points.len()).for_each(|own_point| search.step_point(own_point));
+    let end = subproblem.points.len() - 1;
+    let whole =
+        |reached: &DeviceCandidate| reached.cost + subproblem.closing_cost(end, reached.state);
     let best = *search.front.iter().min_by_key(|reached| whole(reached))?;
     Some(DeviceSchedule {
         cost: whole(&best),
-        deeds: search.deeds.list(best.last),
+        actions: search.history.actions_until(best.last),
     })
 }
 
 impl DeviceSearch<'_, '_> {
-    fn step(&mut self, own: usize) {
-        let (side, task) = (self.side, self.task);
+    fn step_point(&mut self, own_point: usize) {
+        let (subproblem, task) = (self.subproblem, self.task);
         // Otherwise it had better stopped before, unless there was no token, or a dearer one.
-        let is_new = own.checked_sub(1).is_none_or(|before| match task.tokens {
-            StopLimit::Counted | StopLimit::Spared(_) => true,
-            StopLimit::Priced(prices) => prices[before] > prices[own],
-        });
+        let is_new = own_point
+            .checked_sub(1)
+            .is_none_or(|before| match task.stop_limit {
+                StopLimit::Counted | StopLimit::Spared(_) => true,
+                StopLimit::Priced(prices) => prices[before] > prices[own_point],
+            });
         for reached in &mut self.front {
-            let way = side.come(own, reached.spot);
-            (reached.spot, reached.cost, reached.is_new) =
-                (way.spot, reached.cost + way.cost, is_new);
+            let step = subproblem.advance_to(own_point, reached.state);
+            (reached.state, reached.cost, reached.is_new) =
+                (step.state, reached.cost + step.cost, is_new);
         }
-        let (at, point) = (side.at(own), side.own[own].point);
-        let tokens = task.tokens;
-        let gain = match task.claims[point] {
+        let (at, point) = (
+            subproblem.time_at(own_point),
+            subproblem.points[own_point].point,
+        );
+        let tokens = task.stop_limit;
+        // A read that must be served earns nothing: it costs the same in every schedule.
+        let gain = match task.demands[point] {
             ReadDemand::No => None,
             ReadDemand::Must => Some(0),
             ReadDemand::May(price) => Some(price),
         };
-        if let Some(gain) = gain.filter(|_| !side.own[own].reads.is_empty()) {
-            self.expand(task.claims[point] != ReadDemand::Must, |reached| {
-                side.reads(own, reached.spot, tokens).map(|way| {
-                    (
-                        CandidateStep {
-                            cost: way.cost - gain,
-                            ..way
-                        },
-                        Some((at, ScheduledAction::Read(point))),
-                    )
-                })
+        if let Some(gain) = gain.filter(|_| !subproblem.points[own_point].reads.is_empty()) {
+            self.expand_candidates(task.demands[point] != ReadDemand::Must, |reached| {
+                subproblem
+                    .read_steps(own_point, reached.state, tokens)
+                    .map(|step| {
+                        (
+                            CandidateStep {
+                                cost: step.cost - gain,
+                                ..step
+                            },
+                            Some((at, ScheduledAction::Read(point))),
+                        )
+                    })
             });
-            self.prune(own);
+            self.prune_dominated(own_point);
         }
-        self.expand(true, |reached| {
-            side.writes(own, reached.spot, tokens)
-                .map(|way| (way, Some((at, ScheduledAction::Write))))
+        self.expand_candidates(true, |reached| {
+            subproblem
+                .write_steps(own_point, reached.state, tokens)
+                .map(|step| (step, Some((at, ScheduledAction::Write))))
         });
-        self.expand(true, |reached| {
-            let may = reached.is_new || reached.spot.free > at;
-            let stops = may.then(|| side.stops(own, reached.spot, tokens));
-            stops.into_iter().flatten().map(|way| (way, None))
+        self.expand_candidates(true, |reached| {
+            let may = reached.is_new || reached.state.free_at > at;
+            let stops = may.then(|| subproblem.stop_steps(own_point, reached.state, tokens));
+            stops.into_iter().flatten().map(|step| (step, None))
         });
         self.front
-            .retain(|reached| !side.is_late(own, reached.spot, task.is_plan));
-        self.prune(own);
-        self.deeds
-            .tidy(self.front.iter_mut().map(|reached| &mut reached.last));
+            .retain(|reached| !subproblem.is_late(own_point, reached.state, task.is_plan));
+        self.prune_dominated(own_point);
+        self.history
+            .forget_unused(self.front.iter_mut().map(|reached| &mut reached.last));
     }
 
-    /// Adds ways on, or takes them in place of those that are there.
-    fn expand<I: Iterator<Item = (CandidateStep, Option<(Time, ScheduledAction)>)>>(
+    /// Adds the candidates that `steps` lead to, beside those that are there (`keeps`) or in place
+    /// of them.
+    fn expand_candidates<I: Iterator<Item = (CandidateStep, Option<(Time, ScheduledAction)>)>>(
         &mut self,
         keeps: bool,
-        ways: impl Fn(&DeviceCandidate) -> I,
+        steps: impl Fn(&DeviceCandidate) -> I,
     ) {
         self.next.clear();
         for reached in &self.front {
-            for (way, deed) in ways(reached) {
+            for (step, action) in steps(reached) {
                 let mut last = reached.last;
-                for deed in way.deed.into_iter().chain(deed) {
-                    last = self.deeds.push(last, deed);
+                for action in step.transition.into_iter().chain(action) {
+                    last = self.history.push(last, action);
                 }
                 self.next.push(DeviceCandidate {
-                    spot: way.spot,
-                    cost: reached.cost + way.cost,
+                    state: step.state,
+                    cost: reached.cost + step.cost,
                     last,
                     is_new: true,
                 });
@@ -197,68 +209,81 @@ impl DeviceSearch<'_, '_> {
         self.front.append(&mut self.next);
     }
 
-    /// Keeps what no other way is as good as.
-    fn prune(&mut self, own: usize) {
-        let (side, is_plan) = (self.side, self.task.is_plan);
-        let ways = if matches!(self.task.tokens, StopLimit::Spared(_)) {
-            SPARED
+    /// Drops the candidates that another one dominates, and merges some of the rest if there are
+    /// too many.
+    fn prune_dominated(&mut self, own_point: usize) {
+        let (subproblem, is_plan) = (self.subproblem, self.task.is_plan);
+        let limit = if matches!(self.task.stop_limit, StopLimit::Spared(_)) {
+            SPARED_CANDIDATES
         } else {
-            WAYS
+            STATE_CANDIDATES
         };
+        // Candidates of one power state stand together, the cheapest first.
         self.front.sort_unstable_by_key(|one| {
             (
-                one.spot.state,
+                one.state.power_state,
                 one.cost,
-                std::cmp::Reverse(one.spot.written),
-                one.spot,
+                std::cmp::Reverse(one.state.written),
+                one.state,
             )
         });
         self.next.clear();
-        let (mut first, mut room) = (0, WAYS);
-        for way in self.front.drain(..) {
+        let (mut first, mut room) = (0, STATE_CANDIDATES);
+        for candidate in self.front.drain(..) {
             if self
                 .next
                 .get(first)
-                .is_some_and(|one| one.spot.state != way.spot.state)
+                .is_some_and(|one| one.state.power_state != candidate.state.power_state)
             {
-                (first, room) = (self.next.len(), ways);
+                // The next power state begins.
+                (first, room) = (self.next.len(), limit);
             }
             let is_as_good = |one: &DeviceCandidate| {
-                side.handicap(own, &one.spot, &way.spot)
-                    .is_some_and(|more| one.cost + more <= way.cost)
+                subproblem
+                    .dominance_cost(own_point, &one.state, &candidate.state)
+                    .is_some_and(|more| one.cost + more <= candidate.cost)
             };
             if self.next[first..].iter().any(is_as_good) {
                 continue;
             }
-            self.next.push(way);
+            self.next.push(candidate);
+            // Too many are kept: pairs with the same written changes are merged.
             if self.next.len() - first > room {
                 let mut many = self.next.split_off(first);
-                many.sort_unstable_by_key(|one| (one.spot.written, one.spot.free, one.cost));
+                many.sort_unstable_by_key(|one| (one.state.written, one.state.free_at, one.cost));
                 let mut many = many.into_iter().peekable();
                 while let Some(one) = many.next() {
-                    let other = many.next_if(|other| other.spot.written == one.spot.written);
-                    self.next
-                        .push(other.map_or(one, |other| both(side, own, is_plan, &one, &other)));
+                    let other = many.next_if(|other| other.state.written == one.state.written);
+                    self.next.push(other.map_or(one, |other| {
+                        merge_candidates(subproblem, own_point, is_plan, &one, &other)
+                    }));
                 }
-                room = ways.max(2 * (self.next.len() - first));
+                // The room grows if merging did not help, so that the work stays proportional.
+                room = limit.max(2 * (self.next.len() - first));
             }
         }
         std::mem::swap(&mut self.front, &mut self.next);
     }
 }
 
-/// Returns what is as good as two ways of one name whatever follows; of a plan's, the better one,
-/// as far as can be told.
-fn both(
-    side: &DeviceSubproblem<'_>,
-    own: usize,
+/// Merges two candidates in one power state into one that is as good as both whatever follows. For
+/// a plan it returns the better one, as far as can be told.
+fn merge_candidates(
+    subproblem: &DeviceSubproblem<'_>,
+    own_point: usize,
     is_plan: bool,
     one: &DeviceCandidate,
     other: &DeviceCandidate,
 ) -> DeviceCandidate {
-    let spot = DeviceSubproblem::both(&one.spot, &other.spot);
-    let as_good =
-        |one: &DeviceCandidate| one.cost - side.handicap(own, &spot, &one.spot).unwrap_or(0);
+    let device_state = DeviceSubproblem::merge_states(&one.state, &other.state);
+    // The merged state is better than either candidate; its cost is lowered by that advantage, so
+    // that the result stays a bound.
+    let as_good = |one: &DeviceCandidate| {
+        one.cost
+            - subproblem
+                .dominance_cost(own_point, &device_state, &one.state)
+                .unwrap_or(0)
+    };
     let cheaper = if as_good(one) <= as_good(other) {
         one
     } else {
@@ -268,7 +293,7 @@ fn both(
         return *cheaper;
     }
     DeviceCandidate {
-        spot,
+        state: device_state,
         cost: as_good(cheaper),
         last: cheaper.last,
         is_new: true,

@@ -3,58 +3,59 @@
 //!
 //! # Guarantees
 //! 1. *Valid for any prices*: the optimum serves each read once and takes, from the beginning to
-//!    any time, no more tokens than there are by then. Paid for by the prices, that is the sum of
-//!    the prices of reads, less those of the tokens that there are, and of what the devices spend
-//!    less what they earn; and no device can do better than it does alone.
+//!    any time, no more tokens than there are by then. At given prices its cost is therefore at
+//!    least the sum of the prices of reads, less the prices of the tokens that there are, plus each
+//!    device's cost less its earnings; and no device can do better than in its own subproblem.
 //! 2. The best bound over all rounds is kept; more rounds never make it worse.
 //! 3. The plan serves every read once: the optimum lies between the bound and what its run costs.
 //!
 //! A read that only one device holds needs no price: that device has to serve it.
 
-use super::beam::beam;
+use super::beam::beam_search;
 use super::device_search::{
     DeviceSchedule, ReadDemand, ScheduledAction, SubproblemTask, solve_subproblem,
 };
-use super::joint::energy;
-use super::plan::Plan;
-use super::problem::{Kind, Problem, Unsolvable};
-use super::repair::repair;
+use super::joint::rounded_down;
+use super::plan::ClairvoyantPlan;
+use super::problem::{PointKind, SchedulingProblem, Unsolvable};
+use super::repair::repair_schedules;
 use super::subproblem::{Cost, DeviceSubproblem, StopLimit};
-use teal_types::{Energy, Span, Time};
+use teal_types::{Energy, Time, TimeSpan};
 
 /// A bound, and the plan that its prices led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tightened {
+pub struct DualBound {
     /// The bound: no policy spends less.
     pub energy: Energy,
     /// A schedule that keeps all limits: the optimum is not above what it costs when the simulator
     /// runs it.
-    pub plan: Plan,
+    pub plan: ClairvoyantPlan,
 }
 
-/// The shortest first step of a read's price, and that of a token's, in femtojoules.
-const LEAST: Cost = 100_000_000_000;
-const TOKEN: Cost = 1_000_000_000_000_000;
-/// A schedule that costs one part of so many more than the bound is near enough.
-const NEAR: Cost = 2000;
+/// The shortest first step of a read's price, in femtojoules.
+const SHORTEST_STEP: Cost = 100_000_000_000;
+const TOKEN_STEP: Cost = 1_000_000_000_000_000;
+/// A schedule is near enough to the bound if the gap is less than one part of so many.
+const GAP_PARTS: Cost = 2000;
 
 /// Times until which tokens are counted, and have a price.
-const WINDOWS: u64 = 16;
+const TOKEN_WINDOWS: u64 = 16;
 
 /// One iterate of the ascent: the schedules of all devices at the prices of the time.
 pub(super) struct DualIterate {
-    pub(super) bests: Vec<DeviceSchedule>,
-    /// By point: which devices took its read.
+    pub(super) schedules: Vec<DeviceSchedule>,
+    /// By point: the devices that took its read.
     pub(super) takers: Vec<Vec<u8>>,
     /// By device and window: tokens taken.
-    taken: Vec<Vec<Cost>>,
+    tokens_taken: Vec<Vec<Cost>>,
 }
 
 /// The dual prices of one iterate.
 struct DualPrices {
     /// By point.
     reads: Vec<Cost>,
-    /// By device and window: of a token that is taken until its end. Never less than nothing.
+    /// By device and window: the price of a token that is taken until the window's end. It is never
+    /// negative.
     tokens: Vec<Vec<Cost>>,
 }
 
@@ -63,35 +64,43 @@ struct DualPrices {
 struct TokenWindows(Vec<(Time, Cost)>);
 
 impl TokenWindows {
-    fn of(side: &DeviceSubproblem<'_>, end: Time) -> Self {
+    fn divide_trace(subproblem: &DeviceSubproblem<'_>, end: Time) -> Self {
         let until = |part: u64| {
-            Time::after_start(Span::nanos(end.since(Time::ZERO).get() / WINDOWS * part))
+            Time::after_start(TimeSpan::from_nanos(
+                end.since(Time::ZERO).get() / TOKEN_WINDOWS * part,
+            ))
         };
-        let window = |part| Some((until(part), Cost::from(side.tokens(until(part))?)));
-        Self((1..=WINDOWS).filter_map(window).collect())
+        let window = |part| {
+            Some((
+                until(part),
+                Cost::from(subproblem.tokens_until(until(part))?),
+            ))
+        };
+        Self((1..=TOKEN_WINDOWS).filter_map(window).collect())
     }
 
-    /// By own point of the device what a token costs that is taken before the next one.
-    fn prices(&self, side: &DeviceSubproblem<'_>, prices: &[Cost]) -> Vec<Cost> {
-        let of = |own: usize| {
+    /// Returns the price of a token by the device's own points, if it is taken before the next
+    /// point.
+    fn prices_by_point(&self, subproblem: &DeviceSubproblem<'_>, prices: &[Cost]) -> Vec<Cost> {
+        let of = |own_point: usize| {
             let mine = self
                 .0
                 .iter()
                 .zip(prices)
-                .filter(|((until, _), _)| *until >= side.next(own));
+                .filter(|((until, _), _)| *until >= subproblem.next_time(own_point));
             mine.map(|(_, price)| *price).sum()
         };
-        (0..side.own.len()).map(of).collect()
+        (0..subproblem.points.len()).map(of).collect()
     }
 
-    /// Returns what was taken by the end of each.
-    fn taken(&self, side: &DeviceSubproblem<'_>, best: &DeviceSchedule) -> Vec<Cost> {
-        let (mut state, mut times) = (side.start().state, Vec::new());
-        for (at, deed) in &best.deeds {
-            let (ScheduledAction::Wake(to) | ScheduledAction::Rest(to)) = *deed else {
+    /// Returns how many tokens a schedule took by the end of each window.
+    fn count_taken(&self, subproblem: &DeviceSubproblem<'_>, best: &DeviceSchedule) -> Vec<Cost> {
+        let (mut state, mut times) = (subproblem.start_state().power_state, Vec::new());
+        for (at, action) in &best.actions {
+            let (ScheduledAction::Wake(to) | ScheduledAction::Rest(to)) = *action else {
                 continue;
             };
-            times.extend(side.takes(state, to).then_some(*at));
+            times.extend(subproblem.takes_token(state, to).then_some(*at));
             state = to;
         }
         self.0
@@ -101,12 +110,13 @@ impl TokenWindows {
     }
 }
 
-/// The reads that several devices hold, and so have a price; by point who can serve it.
-pub(super) fn servers(problem: &Problem<'_>) -> Vec<Vec<u8>> {
+/// Returns for each point the devices that can serve its read. A read that several devices hold has
+/// a price.
+pub(super) fn find_servers(problem: &SchedulingProblem<'_>) -> Vec<Vec<u8>> {
     let of = |point: usize| {
-        let sides = (0_u8..).zip(&problem.sides);
-        sides
-            .filter(|(_, side)| side.serves(point).is_some())
+        let subproblems = (0_u8..).zip(&problem.subproblems);
+        subproblems
+            .filter(|(_, subproblem)| subproblem.least_read_cost(point).is_some())
             .map(|(at, _)| at)
             .collect()
     };
@@ -115,24 +125,24 @@ pub(super) fn servers(problem: &Problem<'_>) -> Vec<Vec<u8>> {
 
 /// The Lagrangian dual: a subproblem for each device, and the constraints that have a price.
 struct DualProblem<'p, 'a> {
-    problem: &'p Problem<'a>,
+    problem: &'p SchedulingProblem<'a>,
     servers: Vec<Vec<u8>>,
-    /// The points whose reads have a price.
+    /// The points at which a read has a price.
     priced: Vec<usize>,
     windows: Vec<TokenWindows>,
 }
 
 impl<'p, 'a> DualProblem<'p, 'a> {
-    fn new(problem: &'p Problem<'a>) -> Self {
-        let servers = servers(problem);
+    fn new(problem: &'p SchedulingProblem<'a>) -> Self {
+        let servers = find_servers(problem);
         let priced = (0..problem.points.len())
             .filter(|point| servers[*point].len() > 1)
             .collect();
         let end = problem.points.last().map_or(Time::ZERO, |point| point.at);
         let windows = problem
-            .sides
+            .subproblems
             .iter()
-            .map(|side| TokenWindows::of(side, end))
+            .map(|subproblem| TokenWindows::divide_trace(subproblem, end))
             .collect();
         Self {
             problem,
@@ -143,12 +153,13 @@ impl<'p, 'a> DualProblem<'p, 'a> {
     }
 
     fn first_prices(&self) -> DualPrices {
-        let sides = &self.problem.sides;
+        let subproblems = &self.problem.subproblems;
+        // Prices begin at the cheapest device's cost: below it no device would take the read.
         let mut reads = vec![0; self.problem.points.len()];
         for point in &self.priced {
-            reads[*point] = sides
+            reads[*point] = subproblems
                 .iter()
-                .filter_map(|side| side.serves(*point))
+                .filter_map(|subproblem| subproblem.least_read_cost(*point))
                 .min()
                 .unwrap_or(0);
         }
@@ -162,48 +173,57 @@ impl<'p, 'a> DualProblem<'p, 'a> {
         }
     }
 
-    fn stops(&self, prices: &DualPrices) -> Vec<Vec<Cost>> {
-        let sides = self
+    fn stop_prices(&self, prices: &DualPrices) -> Vec<Vec<Cost>> {
+        let subproblems = self
             .problem
-            .sides
+            .subproblems
             .iter()
             .zip(&self.windows)
             .zip(&prices.tokens);
-        sides
-            .map(|((side, windows), prices)| windows.prices(side, prices))
+        subproblems
+            .map(|((subproblem, windows), prices)| windows.prices_by_point(subproblem, prices))
             .collect()
     }
 
-    fn round(&self, prices: &DualPrices) -> Option<DualIterate> {
+    fn solve_round(&self, prices: &DualPrices) -> Option<DualIterate> {
         let mut takers = vec![Vec::new(); self.problem.points.len()];
-        let (mut bests, mut taken) = (Vec::new(), Vec::new());
-        for ((at, side), stops) in (0_u8..).zip(&self.problem.sides).zip(self.stops(prices)) {
-            let claim = |point: usize| match self.servers[point].as_slice() {
+        let (mut schedules, mut taken) = (Vec::new(), Vec::new());
+        for ((at, subproblem), stops) in (0_u8..)
+            .zip(&self.problem.subproblems)
+            .zip(self.stop_prices(prices))
+        {
+            // A read that only one device holds needs no price.
+            let demand = |point: usize| match self.servers[point].as_slice() {
                 [only] if *only == at => ReadDemand::Must,
-                who if who.len() > 1 && who.contains(&at) => ReadDemand::May(prices.reads[point]),
+                holders if holders.len() > 1 && holders.contains(&at) => {
+                    ReadDemand::May(prices.reads[point])
+                }
                 _ => ReadDemand::No,
             };
-            let claims: Vec<ReadDemand> = (0..self.problem.points.len()).map(claim).collect();
+            let demands: Vec<ReadDemand> = (0..self.problem.points.len()).map(demand).collect();
+            // With the prices fixed, devices do not influence each other: each solves its part
+            // alone.
             let best = solve_subproblem(
-                side,
+                subproblem,
                 SubproblemTask {
-                    claims: &claims,
-                    tokens: StopLimit::Priced(&stops),
+                    demands: &demands,
+                    stop_limit: StopLimit::Priced(&stops),
                     is_plan: false,
                 },
             )?;
-            best.taken().for_each(|point| takers[point].push(at));
-            taken.push(self.windows[usize::from(at)].taken(side, &best));
-            bests.push(best);
+            best.served_points()
+                .for_each(|point| takers[point].push(at));
+            taken.push(self.windows[usize::from(at)].count_taken(subproblem, &best));
+            schedules.push(best);
         }
         Some(DualIterate {
-            bests,
+            schedules: schedules,
             takers,
-            taken,
+            tokens_taken: taken,
         })
     }
 
-    fn value(&self, now: &DualIterate, prices: &DualPrices) -> Cost {
+    fn dual_value(&self, now: &DualIterate, prices: &DualPrices) -> Cost {
         let reads: Cost = self.priced.iter().map(|point| prices.reads[*point]).sum();
         let tokens = self
             .windows
@@ -211,18 +231,21 @@ impl<'p, 'a> DualProblem<'p, 'a> {
             .zip(&prices.tokens)
             .flat_map(|(windows, prices)| windows.0.iter().zip(prices));
         let tokens: Cost = tokens.map(|((_, there), price)| there * price).sum();
-        reads - tokens + now.bests.iter().map(|best| best.cost).sum::<Cost>()
+        // The value of the Lagrangian: the prices of the constraints, and each device's cost less
+        // its earnings.
+        reads - tokens + now.schedules.iter().map(|best| best.cost).sum::<Cost>()
     }
 
     /// Returns the subgradient at a read's price: one device less those that took the read.
-    fn missing(now: &DualIterate, point: usize) -> Cost {
+    fn read_subgradient(now: &DualIterate, point: usize) -> Cost {
+        // Positive if no device took the read: its price must rise.
         1 - now.takers[point].len() as Cost
     }
 }
 
-/// A price as it is looked for: its step is longer while it moves one way, and shorter where it
-/// turns (Riedmiller and Braun's Rprop), since what a read is worth alone and among a thousand
-/// others differs by as much.
+/// The step of one price: it grows while the price moves one way, and shrinks where it turns
+/// (Riedmiller and Braun's Rprop), since the worth of a read alone and among a thousand others
+/// differs by a factor of a thousand.
 #[derive(Clone, Copy)]
 struct PriceStep {
     length: Cost,
@@ -231,11 +254,12 @@ struct PriceStep {
 
 impl PriceStep {
     /// Moves a price along its subgradient `wanted`: up where too few devices want the read.
-    fn go(&mut self, price: &mut Cost, wanted: Cost) {
+    fn move_price(&mut self, price: &mut Cost, wanted: Cost) {
         let is_up = match wanted {
             0 => return,
             wanted => wanted > 0,
         };
+        // Rprop: the same direction lengthens the step, a turn halves it.
         self.length = match self.was_up {
             Some(was_up) if was_up == is_up => self.length * 3 / 2,
             Some(_) => self.length / 2,
@@ -261,28 +285,37 @@ impl PriceSteps {
         let reads = prices
             .reads
             .iter()
-            .map(|price| step(price / 4 + LEAST))
+            .map(|price| step(price / 4 + SHORTEST_STEP))
             .collect();
         let tokens = prices
             .tokens
             .iter()
-            .map(|prices| vec![step(TOKEN); prices.len()])
+            .map(|prices| vec![step(TOKEN_STEP); prices.len()])
             .collect();
         Self { reads, tokens }
     }
 
-    fn go(&mut self, market: &DualProblem<'_, '_>, prices: &mut DualPrices, now: &DualIterate) {
-        for point in &market.priced {
-            self.reads[*point].go(&mut prices.reads[*point], DualProblem::missing(now, *point));
+    fn move_prices(
+        &mut self,
+        dual: &DualProblem<'_, '_>,
+        prices: &mut DualPrices,
+        now: &DualIterate,
+    ) {
+        for point in &dual.priced {
+            self.reads[*point].move_price(
+                &mut prices.reads[*point],
+                DualProblem::read_subgradient(now, *point),
+            );
         }
-        for (device, windows) in market.windows.iter().enumerate() {
+        for (device, windows) in dual.windows.iter().enumerate() {
             let steps = self.tokens[device]
                 .iter_mut()
                 .zip(&mut prices.tokens[device]);
             for ((step, price), ((_, there), taken)) in
-                steps.zip(windows.0.iter().zip(&now.taken[device]))
+                steps.zip(windows.0.iter().zip(&now.tokens_taken[device]))
             {
-                step.go(price, taken - there);
+                step.move_price(price, taken - there);
+                // A token is an inequality: its price must not be negative.
                 *price = (*price).max(0);
             }
         }
@@ -293,36 +326,44 @@ impl PriceSteps {
 ///
 /// # Errors
 /// [`Unsolvable::Infeasible`].
-pub fn bound(problem: &Problem<'_>, rounds: usize) -> Result<Tightened, Unsolvable> {
-    let market = DualProblem::new(problem);
-    let is_orphan =
-        |point: usize| problem.points[point].kind == Kind::Read && market.servers[point].is_empty();
+pub fn lagrangian_bound(
+    problem: &SchedulingProblem<'_>,
+    rounds: usize,
+) -> Result<DualBound, Unsolvable> {
+    let dual = DualProblem::new(problem);
+    let is_orphan = |point: usize| {
+        problem.points[point].kind == PointKind::Read && dual.servers[point].is_empty()
+    };
+    // A read that no device holds makes the problem infeasible at any price.
     if (0..problem.points.len()).any(is_orphan) {
         return Err(Unsolvable::Infeasible);
     }
-    let mut prices = market.first_prices();
+    let mut prices = dual.first_prices();
     let mut steps = PriceSteps::new(&prices);
     let mut best: Option<(Cost, DualIterate, Vec<Vec<Cost>>)> = None;
     for _ in 0..rounds.max(1) {
-        let now = market.round(&prices).ok_or(Unsolvable::Infeasible)?;
-        let (value, stops) = (market.value(&now, &prices), market.stops(&prices));
-        steps.go(&market, &mut prices, &now);
+        let now = dual.solve_round(&prices).ok_or(Unsolvable::Infeasible)?;
+        let (value, stops) = (dual.dual_value(&now, &prices), dual.stop_prices(&prices));
+        steps.move_prices(&dual, &mut prices, &now);
+        // Subgradient steps may make the value worse; the best bound of all rounds counts.
         if best.as_ref().is_none_or(|(best, ..)| value > *best) {
             best = Some((value, now, stops));
         }
     }
     let (least, round, stops) = best.ok_or(Unsolvable::Infeasible)?;
-    let plan = beam(problem, &stops).or_else(|| {
-        repair(
+    // The relaxed schedules break constraints. A schedule that keeps them comes from a beam search
+    // or, for more devices, from repairing the best iterate.
+    let plan = beam_search(problem, &stops).or_else(|| {
+        repair_schedules(
             problem,
-            &market.servers,
+            &dual.servers,
             &stops,
             &round,
-            least + least / NEAR,
+            least + least / GAP_PARTS,
         )
     });
-    Ok(Tightened {
-        energy: energy(least),
+    Ok(DualBound {
+        energy: rounded_down(least),
         plan: plan.unwrap_or_default(),
     })
 }

@@ -1,57 +1,60 @@
 //! The exact optimum of the [problem](super), by dynamic programming over all devices at once.
 //!
 //! # Guarantees
-//! 1. A way is dropped only if another one, with the same states, has written no less, whose bucket
-//!    is full no later, which is done no later and costs no more: whatever can follow the one can
-//!    follow the other at no greater cost.
+//! 1. A candidate is dropped only if another one with the same power states *dominates* it: it has
+//!    written no less, its bucket is full no later, it is done no later and costs no more. Then
+//!    every continuation of the one can follow the other at no greater cost.
 
-use super::problem::{Kind, Problem, Unsolvable};
+use super::problem::{PointKind, SchedulingProblem, Unsolvable};
 use super::subproblem::{CandidateStep, Cost, DeviceState, StopLimit};
 use std::collections::BTreeMap;
 use teal_types::Energy;
 
-/// Most devices.
-pub(super) const DEVICES: usize = 3;
-/// Most ways to tell apart at one point.
-const WAYS: usize = 400_000;
+/// The greatest number of devices.
+pub(super) const JOINT_DEVICES_MAX: usize = 3;
+/// The greatest number of candidates at one point.
+const CANDIDATES_MAX: usize = 400_000;
 
-pub(super) type DeviceStates = [DeviceState; DEVICES];
-/// By device its own point that is the last one.
-pub(super) type PointIndices = [usize; DEVICES];
-/// Cheapest cost by where the devices are.
+pub(super) type DeviceStates = [DeviceState; JOINT_DEVICES_MAX];
+/// By device, its own point that is the last one so far.
+pub(super) type PointIndices = [usize; JOINT_DEVICES_MAX];
+/// The least cost for each combination of device states.
 type Front = BTreeMap<DeviceStates, Cost>;
 
-/// The least energy of a problem: exact, for up to three devices and some hundred events.
+/// Returns the least energy of a problem: exact, for up to three devices and some hundred events.
 ///
 /// # Errors
 /// [`Unsolvable`].
-pub fn least(problem: &Problem<'_>) -> Result<Energy, Unsolvable> {
-    exact(problem).map(energy)
+pub fn exact_optimum(problem: &SchedulingProblem<'_>) -> Result<Energy, Unsolvable> {
+    optimum_cost(problem).map(rounded_down)
 }
 
-/// The same, not rounded.
-pub(super) fn exact(problem: &Problem<'_>) -> Result<Cost, Unsolvable> {
-    let count = problem.sides.len();
-    if count > DEVICES {
+/// Returns the least cost of a problem in femtojoules, not rounded.
+pub(super) fn optimum_cost(problem: &SchedulingProblem<'_>) -> Result<Cost, Unsolvable> {
+    let count = problem.subproblems.len();
+    // The number of candidates grows with the product of the devices' states.
+    if count > JOINT_DEVICES_MAX {
         return Err(Unsolvable::Devices(count));
     }
     let mut start = DeviceStates::default();
     problem
-        .sides
+        .subproblems
         .iter()
         .zip(&mut start)
-        .for_each(|(side, spot)| *spot = side.start());
+        .for_each(|(subproblem, device_state)| *device_state = subproblem.start_state());
     let mut front = Front::from([(start, 0)]);
     for point in 0..problem.points.len() {
-        front = step(problem, point, front);
-        if front.len() > WAYS {
+        front = step_point(problem, point, front);
+        if front.len() > CANDIDATES_MAX {
             return Err(Unsolvable::Large(front.len()));
         }
     }
-    let rest = |(spots, cost): (DeviceStates, Cost)| {
-        let sides = problem.sides.iter().zip(spots);
-        cost + sides
-            .map(|(side, spot)| side.rest(side.own.len() - 1, spot))
+    let rest = |(device_states, cost): (DeviceStates, Cost)| {
+        let subproblems = problem.subproblems.iter().zip(device_states);
+        cost + subproblems
+            .map(|(subproblem, device_state)| {
+                subproblem.closing_cost(subproblem.points.len() - 1, device_state)
+            })
             .sum::<Cost>()
     };
     front
@@ -61,124 +64,149 @@ pub(super) fn exact(problem: &Problem<'_>) -> Result<Cost, Unsolvable> {
         .ok_or(Unsolvable::Infeasible)
 }
 
-/// Rounded down: it stays a bound.
-pub(super) fn energy(cost: Cost) -> Energy {
-    Energy::microjoules(u64::try_from(cost.div_euclid(1_000_000_000).max(0)).unwrap_or(u64::MAX))
+/// Returns a cost rounded down, so that it stays a bound.
+pub(super) fn rounded_down(cost: Cost) -> Energy {
+    Energy::from_microjoules(
+        u64::try_from(cost.div_euclid(1_000_000_000).max(0)).unwrap_or(u64::MAX),
+    )
 }
 
-fn step(problem: &Problem<'_>, point: usize, mut front: Front) -> Front {
-    // Whose point it is not does nothing there.
-    let sides = || {
+fn step_point(problem: &SchedulingProblem<'_>, point: usize, mut front: Front) -> Front {
+    // A device does nothing at points that are not its own.
+    let subproblems = || {
         problem
-            .sides
+            .subproblems
             .iter()
             .enumerate()
-            .filter_map(|(at, side)| Some((at, side, side.place(point)?)))
+            .filter_map(|(at, subproblem)| Some((at, subproblem, subproblem.point_index(point)?)))
     };
-    for (at, side, own) in sides() {
-        front = expand(&front, at, |spot| [side.come(own, spot)]);
+    for (at, subproblem, own_point) in subproblems() {
+        front = expand_front(&front, at, |device_state| {
+            [subproblem.advance_to(own_point, device_state)]
+        });
     }
-    front = prune(problem, point, front);
-    if problem.points[point].kind == Kind::Read {
+    front = prune_dominated(problem, point, front);
+    // A read is served by exactly one device: candidates in which none serves it are dropped.
+    if problem.points[point].kind == PointKind::Read {
         let mut served = Front::new();
-        for (at, side, own) in sides() {
-            for (spots, cost) in
-                expand(&front, at, |spot| side.reads(own, spot, StopLimit::Counted))
-            {
-                keep(&mut served, spots, cost);
+        for (at, subproblem, own_point) in subproblems() {
+            for (device_states, cost) in expand_front(&front, at, |device_state| {
+                subproblem.read_steps(own_point, device_state, StopLimit::Counted)
+            }) {
+                keep_cheapest(&mut served, device_states, cost);
             }
         }
         front = served;
     }
-    for (at, side, own) in sides() {
-        let stay = |spot| [CandidateStep::none(spot)];
-        let write = |spot| side.writes(own, spot, StopLimit::Counted).chain(stay(spot));
-        front = prune(problem, point, expand(&front, at, write));
-        front = expand(&front, at, |spot| {
-            side.stops(own, spot, StopLimit::Counted).chain(stay(spot))
+    for (at, subproblem, own_point) in subproblems() {
+        let stay = |device_state| [CandidateStep::no_action(device_state)];
+        let write = |device_state| {
+            subproblem
+                .write_steps(own_point, device_state, StopLimit::Counted)
+                .chain(stay(device_state))
+        };
+        front = prune_dominated(problem, point, expand_front(&front, at, write));
+        front = expand_front(&front, at, |device_state| {
+            subproblem
+                .stop_steps(own_point, device_state, StopLimit::Counted)
+                .chain(stay(device_state))
         });
-        front = prune(problem, point, front);
+        front = prune_dominated(problem, point, front);
     }
-    let is_late =
-        |spots: &DeviceStates| sides().any(|(at, side, own)| side.is_late(own, spots[at], false));
-    front.retain(|spots, _| !is_late(spots));
+    let is_late = |device_states: &DeviceStates| {
+        subproblems().any(|(at, subproblem, own_point)| {
+            subproblem.is_late(own_point, device_states[at], false)
+        })
+    };
+    // A schedule that misses a deadline is no schedule.
+    front.retain(|device_states, _| !is_late(device_states));
     front
 }
 
-/// One device's next step.
-fn expand<W: IntoIterator<Item = CandidateStep>>(
+/// Extends every candidate by the steps of one device.
+fn expand_front<W: IntoIterator<Item = CandidateStep>>(
     front: &Front,
     at: usize,
-    ways: impl Fn(DeviceState) -> W,
+    steps: impl Fn(DeviceState) -> W,
 ) -> Front {
     let mut next = Front::new();
-    for (spots, cost) in front {
-        for way in ways(spots[at]) {
-            let mut spots = *spots;
-            spots[at] = way.spot;
-            keep(&mut next, spots, cost + way.cost);
+    for (device_states, cost) in front {
+        for step in steps(device_states[at]) {
+            let mut device_states = *device_states;
+            device_states[at] = step.state;
+            keep_cheapest(&mut next, device_states, cost + step.cost);
         }
     }
     next
 }
 
-fn keep(front: &mut Front, spots: DeviceStates, cost: Cost) {
-    let known = front.entry(spots).or_insert(cost);
+fn keep_cheapest(front: &mut Front, device_states: DeviceStates, cost: Cost) {
+    let known = front.entry(device_states).or_insert(cost);
     *known = cost.min(*known);
 }
 
-/// Returns where each device is known to have come to at a point.
-pub(super) fn places(problem: &Problem<'_>, point: usize) -> PointIndices {
+/// Returns each device's own point that is the last one until `point`.
+pub(super) fn latest_points(problem: &SchedulingProblem<'_>, point: usize) -> PointIndices {
     let mut places = PointIndices::default();
     problem
-        .sides
+        .subproblems
         .iter()
         .zip(&mut places)
-        .for_each(|(side, place)| *place = side.latest(point));
+        .for_each(|(subproblem, place)| *place = subproblem.latest_point(point));
     places
 }
 
-/// Returns whether one way is as good as another one of the same name, whatever follows.
-pub(super) fn is_as_good(
-    problem: &Problem<'_>,
+/// Returns whether one candidate is as good as another one in the same power states, whatever
+/// follows.
+pub(super) fn does_dominate(
+    problem: &SchedulingProblem<'_>,
     places: &PointIndices,
     (one, its): (&DeviceStates, Cost),
     (two, cost): (&DeviceStates, Cost),
 ) -> bool {
-    let sides = problem.sides.iter().zip(places).zip(one.iter().zip(two));
-    let more: Option<Cost> = sides
-        .map(|((side, own), (one, two))| side.handicap(*own, one, two))
+    let subproblems = problem
+        .subproblems
+        .iter()
+        .zip(places)
+        .zip(one.iter().zip(two));
+    let more: Option<Cost> = subproblems
+        .map(|((subproblem, own_point), (one, two))| {
+            subproblem.dominance_cost(*own_point, one, two)
+        })
         .sum();
     more.is_some_and(|more| its + more <= cost)
 }
 
-/// Drops what is no better than another way.
-fn prune(problem: &Problem<'_>, point: usize, front: Front) -> Front {
-    let mut by_states: BTreeMap<[u8; DEVICES], Vec<(DeviceStates, Cost)>> = BTreeMap::new();
-    for (spots, cost) in front {
+/// Drops the candidates that another one dominates.
+fn prune_dominated(problem: &SchedulingProblem<'_>, point: usize, front: Front) -> Front {
+    // Only candidates in the same power states can be compared.
+    let mut by_states: BTreeMap<[u8; JOINT_DEVICES_MAX], Vec<(DeviceStates, Cost)>> =
+        BTreeMap::new();
+    for (device_states, cost) in front {
         by_states
-            .entry(spots.map(|spot| spot.state))
+            .entry(device_states.map(|device_state| device_state.power_state))
             .or_default()
-            .push((spots, cost));
+            .push((device_states, cost));
     }
-    let places = places(problem, point);
+    let places = latest_points(problem, point);
     let mut kept = Front::new();
-    for mut ways in by_states.into_values() {
-        ways.sort_by_key(|(spots, cost)| {
+    for mut candidates in by_states.into_values() {
+        // The cheapest come first: a candidate can only be dominated by one that costs no more.
+        candidates.sort_by_key(|(device_states, cost)| {
             (
                 *cost,
-                std::cmp::Reverse(spots.map(|spot| spot.written)),
-                *spots,
+                std::cmp::Reverse(device_states.map(|device_state| device_state.written)),
+                *device_states,
             )
         });
         let mut best: Vec<(DeviceStates, Cost)> = Vec::new();
-        for (spots, cost) in ways {
+        for (device_states, cost) in candidates {
             let beats = |(other, its): &(DeviceStates, Cost)| {
-                is_as_good(problem, &places, (other, *its), (&spots, cost))
+                does_dominate(problem, &places, (other, *its), (&device_states, cost))
             };
             if !best.iter().any(beats) {
-                best.push((spots, cost));
-                kept.insert(spots, cost);
+                best.push((device_states, cost));
+                kept.insert(device_states, cost);
             }
         }
     }

@@ -5,52 +5,54 @@
 //!    What it costs is what the simulator says, the hard limits kept.
 
 use super::device_search::{DeviceSchedule, ScheduledAction};
-use super::problem::{Kind, Problem};
+use super::problem::{PointKind, SchedulingProblem};
 use crate::device::DeviceId;
-use crate::policy::{Action, Ask, Policy, Signal, Trigger, View, sooner};
+use crate::policy::{
+    FlushTrigger, MachineSignal, MachineView, Policy, PolicyAction, ReadRequest, earlier_time,
+};
 use crate::profile::StateId;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
-/// Who serves each read, and what each device does when.
+/// The device that serves each read, and the steps of each device with their times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
-    /// By read, in the order of the trace.
+pub struct ClairvoyantPlan {
+    /// The device of each read, in the order of the trace.
     owners: Vec<u8>,
-    /// In order of time.
+    /// The steps in the order of their times.
     steps: Vec<(Time, DeviceId, PlanStep)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PlanStep {
-    /// As soon as it can.
+    /// Wake as soon as it can.
     Wake(StateId),
-    /// As soon as nothing waits for it.
+    /// Rest as soon as nothing waits for it.
     Rest(StateId),
     Write,
 }
 
-/// When to look again for a token.
-const RETRY: Span = Span::secs(5);
-/// Just behind all that happens at a moment.
-const BEHIND: Span = Span::nanos(1);
+/// The time after which it looks again for a token.
+const RETRY: TimeSpan = TimeSpan::from_secs(5);
+/// The time behind everything that happens at one moment.
+const BEHIND: TimeSpan = TimeSpan::from_nanos(1);
 
-impl Plan {
+impl ClairvoyantPlan {
     pub(super) fn new(
-        problem: &Problem<'_>,
+        problem: &SchedulingProblem<'_>,
         owners: &[Option<u8>],
-        bests: Vec<DeviceSchedule>,
+        schedules: Vec<DeviceSchedule>,
     ) -> Self {
-        let is_read = |point: &usize| problem.points[*point].kind == Kind::Read;
+        let is_read = |point: &usize| problem.points[*point].kind == PointKind::Read;
         let owners = (0..owners.len())
             .filter(is_read)
             .filter_map(|point| owners[point])
             .collect();
         let mut steps = Vec::new();
-        for (id, best) in (0..).map_while(DeviceId::new).zip(bests) {
+        for (id, best) in (0..).map_while(DeviceId::new).zip(schedules) {
             // One after the other, however close.
             let mut last = Time::ZERO;
-            for (at, deed) in best.deeds {
-                let step = match deed {
+            for (at, action) in best.actions {
+                let step = match action {
                     ScheduledAction::Read(_) => {
                         last = at + BEHIND;
                         continue;
@@ -60,7 +62,7 @@ impl Plan {
                     ScheduledAction::Write => PlanStep::Write,
                 };
                 let behind = if matches!(step, PlanStep::Wake(_)) {
-                    Span::ZERO
+                    TimeSpan::ZERO
                 } else {
                     BEHIND
                 };
@@ -72,32 +74,32 @@ impl Plan {
         Self { owners, steps }
     }
 
-    /// The policy that follows it.
-    pub fn follow(self) -> Clairvoyant {
+    /// Returns the policy that follows the plan.
+    pub fn into_policy(self) -> Clairvoyant {
         Clairvoyant {
             plan: self,
-            read: 0,
-            step: 0,
-            known: Vec::new(),
+            next_read: 0,
+            next_step: 0,
+            orders: Vec::new(),
         }
     }
 }
 
-/// Follows a [`Plan`].
+/// The policy that follows a [`ClairvoyantPlan`].
 #[derive(Debug, Clone)]
 pub struct Clairvoyant {
-    plan: Plan,
-    read: usize,
-    step: usize,
-    known: Vec<DeviceOrders>,
+    plan: ClairvoyantPlan,
+    next_read: usize,
+    next_step: usize,
+    orders: Vec<DeviceOrders>,
 }
 
-/// What a device was told and has not done.
+/// The orders that a device was given and has not carried out.
 #[derive(Debug, Clone, Copy, Default)]
 struct DeviceOrders {
-    /// Where it is to be, and whether only when nothing waits for it.
+    /// The state it is to enter, and whether only when nothing waits for it.
     state: Option<(StateId, bool)>,
-    /// It is to write, when it is there.
+    /// Is true if it is to write when it is there.
     writes: bool,
 }
 
@@ -105,59 +107,63 @@ impl Policy for Clairvoyant {
     fn name(&self) -> &'static str {
         "clairvoyant"
     }
-    fn choose(&mut self, _view: &View<'_>, ask: &Ask) -> DeviceId {
+    fn choose_device(&mut self, _view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        // The schedule's device serves the read, if it holds the data.
         let planned = self
             .plan
             .owners
-            .get(self.read)
+            .get(self.next_read)
             .and_then(|at| DeviceId::new(usize::from(*at)));
-        self.read += 1;
+        self.next_read += 1;
         planned
-            .filter(|id| ask.copies.has(*id))
-            .or(ask.copies.iter().next())
+            .filter(|id| request.copies.contains(*id))
+            .or(request.copies.iter().next())
             .expect("somebody holds what is read")
     }
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        _signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        _signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
-        self.known
+        self.orders
             .resize(view.devices.len(), DeviceOrders::default());
         while let Some((_, id, step)) = self
             .plan
             .steps
-            .get(self.step)
+            .get(self.next_step)
             .filter(|(at, ..)| *at <= view.now)
         {
-            let told = &mut self.known[id.index()];
+            let orders = &mut self.orders[id.index()];
             match step {
-                PlanStep::Wake(state) => told.state = Some((*state, false)),
-                PlanStep::Rest(state) => told.state = Some((*state, true)),
-                PlanStep::Write => told.writes = true,
+                PlanStep::Wake(state) => orders.state = Some((*state, false)),
+                PlanStep::Rest(state) => orders.state = Some((*state, true)),
+                PlanStep::Write => orders.writes = true,
             }
-            self.step += 1;
+            self.next_step += 1;
         }
-        let mut again = self.plan.steps.get(self.step).map(|(at, ..)| *at);
-        for (id, device) in view.each() {
-            let told = &mut self.known[id.index()];
+        let mut again = self.plan.steps.get(self.next_step).map(|(at, ..)| *at);
+        for (id, device) in view.devices_with_ids() {
+            let orders = &mut self.orders[id.index()];
             // Told again until it is there: work that came meanwhile made it forget.
-            let wanted = told.state.filter(|(state, _)| device.heading() != *state);
-            told.writes &= device.queued > 0;
-            match wanted.filter(|(_, is_rest)| !is_rest || device.idle(view.now).is_some()) {
-                _ if told.writes
+            let wanted = orders
+                .state
+                .filter(|(state, _)| device.target_state() != *state);
+            orders.writes &= device.queued > 0;
+            // The order of the arms is that of their urgency: writing, waiting for a token, moving.
+            match wanted.filter(|(_, is_rest)| !is_rest || device.idle_time(view.now).is_some()) {
+                _ if orders.writes
                     && !device.is_wanted
                     && wanted.is_none_or(|(to, _)| !device.device.power.serves(to)) =>
                 {
-                    told.writes = false;
-                    actions.push(Action::Flush(id, Trigger::Awake));
+                    orders.writes = false;
+                    actions.push(PolicyAction::Flush(id, FlushTrigger::Awake));
                 }
                 // The stop was planned later than the last work was done; a token is near.
                 Some((_, true)) if !device.may_stop => {
-                    again = sooner(again, Some(view.now + RETRY))
+                    again = earlier_time(again, Some(view.now + RETRY))
                 }
-                Some((state, _)) => actions.push(Action::Go(id, state)),
+                Some((state, _)) => actions.push(PolicyAction::Enter(id, state)),
                 None => {}
             }
         }

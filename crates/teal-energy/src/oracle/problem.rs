@@ -1,4 +1,5 @@
-//! A world and a trace as the bound sees them: points of time, and each device's part in them.
+//! The scheduling problem of a machine and a trace, as the bound sees it: points of time, and each
+//! device's subproblem.
 //!
 //! # Guarantees
 //! 1. Points are in order; they hold the beginning, every event, the moment at which a change is of
@@ -6,26 +7,26 @@
 
 use super::subproblem::DeviceSubproblem;
 use crate::device::{DeviceId, QueueLimits};
-use crate::sim::{Report, Trace, What, World};
-use teal_types::{Span, Time};
+use crate::sim::{EventAction, MachineTrace, SimulatedMachine, SimulationReport};
+use teal_types::{Time, TimeSpan};
 
-/// Why there is no bound.
+/// The reason why there is no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unsolvable {
     /// The exact bound is for few devices.
     #[error("the exact bound is for few devices, not {0}")]
     Devices(usize),
-    /// More ways to keep apart than memory allows.
+    /// There are more candidates than memory allows.
     #[error("too many ways to tell apart: {0} at one point")]
     Large(usize),
-    /// A change that a device cannot hold back that long, or a read that nobody can serve.
+    /// A change cannot be written in time, or no device can serve a read.
     #[error("no schedule keeps all limits")]
     Infeasible,
 }
 
-/// What happens at a point.
+/// The kind of event at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PointKind {
     Nothing,
     Read,
     Write,
@@ -34,24 +35,26 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TracePoint {
     pub(super) at: Time,
-    pub(super) kind: Kind,
+    pub(super) kind: PointKind,
     /// The event's place in the trace.
     pub(super) event: usize,
 }
 
-/// A world and a trace as the bound sees them.
+/// The scheduling problem of a machine and a trace.
 #[derive(Debug, Clone)]
-pub struct Problem<'a> {
+pub struct SchedulingProblem<'a> {
     pub(super) points: Vec<TracePoint>,
-    pub(super) sides: Vec<DeviceSubproblem<'a>>,
+    pub(super) subproblems: Vec<DeviceSubproblem<'a>>,
 }
 
-/// By device the longest by which any of these runs began a burst after its age, because the device
-/// was asleep or busy.
-pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> {
-    let mut late: Vec<Span> = Vec::new();
+/// Returns for each device the longest time by which any of these runs began a burst after its age,
+/// because the device was asleep or busy.
+pub fn longest_lateness<'r>(
+    reports: impl IntoIterator<Item = &'r SimulationReport>,
+) -> Vec<TimeSpan> {
+    let mut late: Vec<TimeSpan> = Vec::new();
     for report in reports {
-        late.resize(late.len().max(report.devices.len()), Span::ZERO);
+        late.resize(late.len().max(report.devices.len()), TimeSpan::ZERO);
         late.iter_mut()
             .zip(&report.devices)
             .for_each(|(late, device)| *late = device.late.max(*late));
@@ -59,20 +62,21 @@ pub fn lateness<'r>(reports: impl IntoIterator<Item = &'r Report>) -> Vec<Span> 
     late
 }
 
-impl<'a> Problem<'a> {
-    /// The problem of a world and a trace. The world's pace is taken as open. Changes may wait for
-    /// each device by its entry of `late` (none: nothing) longer than their age: see [`lateness`].
-    pub fn new(world: &'a World, trace: &Trace, late: &[Span]) -> Self {
+impl<'a> SchedulingProblem<'a> {
+    /// Makes the problem of a machine and a trace. The machine's pace is taken as open. Changes may
+    /// wait for each device longer than their age by its entry of `late` (zero without an entry):
+    /// see [`longest_lateness`].
+    pub fn new(world: &'a SimulatedMachine, trace: &MachineTrace, late: &[TimeSpan]) -> Self {
         let nothing = |at: Time| TracePoint {
             at,
-            kind: Kind::Nothing,
+            kind: PointKind::Nothing,
             event: 0,
         };
         let mut points = vec![nothing(Time::ZERO)];
         for (event, known) in trace.events().iter().enumerate() {
-            let kind = match known.what {
-                What::Read { copies, .. } if !copies.is_empty() => Kind::Read,
-                What::Write { .. } => Kind::Write,
+            let kind = match known.action {
+                EventAction::Read { copies, .. } if !copies.is_empty() => PointKind::Read,
+                EventAction::Write { .. } => PointKind::Write,
                 _ => continue,
             };
             points.push(TracePoint {
@@ -81,28 +85,42 @@ impl<'a> Problem<'a> {
                 event,
             });
         }
-        let late = |id: DeviceId| late.get(id.index()).copied().unwrap_or(Span::ZERO);
+        let late = |id: DeviceId| late.get(id.index()).copied().unwrap_or(TimeSpan::ZERO);
         for (at, device) in world.devices.iter().enumerate() {
             let (Some(QueueLimits { age, .. }), Some(id)) = (device.queue, DeviceId::new(at))
             else {
                 continue;
             };
-            let mine = trace.events().iter().filter(|event| takes(&event.what, id));
+            let mine = trace
+                .events()
+                .iter()
+                .filter(|event| is_write_to(&event.action, id));
             let due = mine.flat_map(|event| [event.at + age, event.at + age + late(id)]);
+            // Everything is written at the end anyway.
             let due = due.filter(|due| *due < trace.end());
             points.extend(due.map(nothing));
         }
         points.sort_by_key(|point| point.at);
-        points.dedup_by(|b, a| a.kind == Kind::Nothing && b.kind == Kind::Nothing && a.at == b.at);
+        // Several changes may be of age at one moment; one point is enough.
+        points.dedup_by(|b, a| {
+            a.kind == PointKind::Nothing && b.kind == PointKind::Nothing && a.at == b.at
+        });
+        debug_assert!(
+            points.is_sorted_by_key(|point| point.at),
+            "points are in order"
+        );
         points.push(nothing(trace.end()));
         let ids = (0..world.devices.len()).filter_map(DeviceId::new);
-        let sides = ids
+        let subproblems = ids
             .map(|id| DeviceSubproblem::new(world, trace, &points, id, late(id)))
             .collect();
-        Self { points, sides }
+        Self {
+            points,
+            subproblems: subproblems,
+        }
     }
 }
 
-fn takes(what: &What, id: DeviceId) -> bool {
-    matches!(what, What::Write { sinks, .. } if sinks.has(id))
+fn is_write_to(what: &EventAction, id: DeviceId) -> bool {
+    matches!(what, EventAction::Write { sinks, .. } if sinks.contains(id))
 }

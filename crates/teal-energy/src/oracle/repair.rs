@@ -1,5 +1,5 @@
-//! A schedule from what the devices did at some prices: every read to one device, then moves that
-//! help.
+//! The repair of a relaxed solution: gives every read to one device, then tries moves that make the
+//! schedule cheaper.
 //!
 //! # Guarantees
 //! 1. Every read is served by exactly one device that holds it; each device does its best with its
@@ -7,28 +7,28 @@
 
 use super::device_search::{DeviceSchedule, ReadDemand, SubproblemTask, solve_subproblem};
 use super::dual_prices::DualIterate;
-use super::plan::Plan;
-use super::problem::Problem;
+use super::plan::ClairvoyantPlan;
+use super::problem::SchedulingProblem;
 use super::subproblem::{Cost, StopLimit};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
-/// Moves that are tried.
-const TRIED: usize = 160;
+/// The greatest number of moves that are tried.
+const MOVES_MAX: usize = 160;
 /// Reads that lie closer together move together, and alone.
-const APART: Span = Span::secs(2);
+const BURST_GAP: TimeSpan = TimeSpan::from_secs(2);
 
 struct ReadAssignment<'p, 'a> {
-    problem: &'p Problem<'a>,
+    problem: &'p SchedulingProblem<'a>,
     /// By device and own point.
-    stops: &'p [Vec<Cost>],
-    /// By point the device that serves its read.
+    stop_prices: &'p [Vec<Cost>],
+    /// By point, the device that serves its read.
     owners: Vec<Option<u8>>,
-    bests: Vec<DeviceSchedule>,
+    schedules: Vec<DeviceSchedule>,
 }
 
 impl ReadAssignment<'_, '_> {
-    fn solve(&self, at: u8, tokens: StopLimit<'_>) -> Option<DeviceSchedule> {
-        let claims: Vec<ReadDemand> = self
+    fn solve_device(&self, at: u8, tokens: StopLimit<'_>) -> Option<DeviceSchedule> {
+        let demands: Vec<ReadDemand> = self
             .owners
             .iter()
             .map(|o| {
@@ -40,26 +40,27 @@ impl ReadAssignment<'_, '_> {
             })
             .collect();
         solve_subproblem(
-            &self.problem.sides[usize::from(at)],
+            &self.problem.subproblems[usize::from(at)],
             SubproblemTask {
-                claims: &claims,
-                tokens,
+                demands: &demands,
+                stop_limit: tokens,
                 is_plan: true,
             },
         )
     }
 
-    fn priced(&self, at: u8) -> Option<DeviceSchedule> {
-        self.solve(at, StopLimit::Priced(&self.stops[usize::from(at)]))
+    fn solve_priced(&self, at: u8) -> Option<DeviceSchedule> {
+        self.solve_device(at, StopLimit::Priced(&self.stop_prices[usize::from(at)]))
     }
 
-    fn cost(&self) -> Cost {
-        self.bests.iter().map(|best| best.cost).sum()
+    fn total_cost(&self) -> Cost {
+        self.schedules.iter().map(|best| best.cost).sum()
     }
 
-    /// Gives these reads to one device if that is better.
-    fn give(&mut self, points: &[usize], to: u8) {
+    /// Moves these reads to one device if that is cheaper.
+    fn try_move(&mut self, points: &[usize], to: u8) {
         let before: Vec<_> = points.iter().map(|point| self.owners[*point]).collect();
+        // Only devices that lose or gain reads have to be solved again.
         let mut changed: Vec<u8> = before
             .iter()
             .flatten()
@@ -76,16 +77,18 @@ impl ReadAssignment<'_, '_> {
             .iter()
             .for_each(|point| self.owners[*point] = Some(to));
         let solved: Option<Vec<DeviceSchedule>> =
-            changed.iter().map(|at| self.priced(*at)).collect();
+            changed.iter().map(|at| self.solve_priced(*at)).collect();
         let old: Cost = changed
             .iter()
-            .map(|at| self.bests[usize::from(*at)].cost)
+            .map(|at| self.schedules[usize::from(*at)].cost)
             .sum();
-        match solved.filter(|bests| bests.iter().map(|best| best.cost).sum::<Cost>() < old) {
-            Some(bests) => changed
+        // The move is taken back unless it makes the sum of the changed devices cheaper.
+        match solved.filter(|schedules| schedules.iter().map(|best| best.cost).sum::<Cost>() < old)
+        {
+            Some(schedules) => changed
                 .iter()
-                .zip(bests)
-                .for_each(|(at, best)| self.bests[usize::from(*at)] = best),
+                .zip(schedules)
+                .for_each(|(at, best)| self.schedules[usize::from(*at)] = best),
             None => points
                 .iter()
                 .zip(before)
@@ -94,39 +97,43 @@ impl ReadAssignment<'_, '_> {
     }
 }
 
-/// A schedule near to what the devices wanted at these prices of stops. What costs no more than
-/// `enough` is not made better.
-pub(super) fn repair(
-    problem: &Problem<'_>,
+/// Returns a schedule near to the relaxed solution at these prices of stops. One that costs no more
+/// than `enough` is not improved further.
+pub(super) fn repair_schedules(
+    problem: &SchedulingProblem<'_>,
     servers: &[Vec<u8>],
     stops: &[Vec<Cost>],
     round: &DualIterate,
     enough: Cost,
-) -> Option<Plan> {
+) -> Option<ClairvoyantPlan> {
+    // Of several devices that took a read the cheapest keeps it; of none the cheapest of all gets
+    // it.
     let cheapest = |point: usize| {
-        let who = if round.takers[point].is_empty() {
+        let holders = if round.takers[point].is_empty() {
             &servers[point]
         } else {
             &round.takers[point]
         };
-        who.iter()
+        holders
+            .iter()
             .copied()
-            .min_by_key(|at| problem.sides[usize::from(*at)].serves(point))
+            .min_by_key(|at| problem.subproblems[usize::from(*at)].least_read_cost(point))
     };
     let owners = (0..problem.points.len()).map(cheapest).collect();
-    let mut shares = ReadAssignment {
+    let mut assignment = ReadAssignment {
         problem,
-        stops,
+        stop_prices: stops,
         owners,
-        bests: Vec::new(),
+        schedules: Vec::new(),
     };
-    shares.bests = (0..problem.sides.len())
-        .map(|at| shares.priced(at as u8))
+    assignment.schedules = (0..problem.subproblems.len())
+        .map(|at| assignment.solve_priced(at as u8))
         .collect::<Option<_>>()?;
+    // Reads that exactly one device took are left alone: the prices have decided them.
     let unsettled: Vec<usize> = (0..servers.len())
         .filter(|point| servers[*point].len() > 1 && round.takers[*point].len() != 1)
         .collect();
-    // Bursts around unsettled reads move whole.
+    // Bursts of reads that lie close together move as a whole.
     let mut bursts: Vec<Vec<usize>> = Vec::new();
     let several: Vec<usize> = (0..servers.len())
         .filter(|point| servers[*point].len() > 1)
@@ -134,7 +141,7 @@ pub(super) fn repair(
     for point in several {
         let at = problem.points[point].at;
         match bursts.last_mut() {
-            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < APART => {
+            Some(burst) if at.since(problem.points[*burst.last().unwrap_or(&0)].at) < BURST_GAP => {
                 burst.push(point)
             }
             _ => bursts.push(vec![point]),
@@ -148,20 +155,20 @@ pub(super) fn repair(
     let each = bursts
         .into_iter()
         .chain(unsettled.into_iter().map(|point| vec![point]))
-        .take(TRIED);
+        .take(MOVES_MAX);
     for points in each {
-        if shares.cost() <= enough {
+        if assignment.total_cost() <= enough {
             break;
         }
-        for to in 0..problem.sides.len() as u8 {
+        for to in 0..problem.subproblems.len() as u8 {
             if points.iter().all(|point| servers[*point].contains(&to)) {
-                shares.give(&points, to);
+                assignment.try_move(&points, to);
             }
         }
     }
-    // Only now: counting tokens is slow, and seldom changes whom a read is worth most.
-    let counted = (0..problem.sides.len())
-        .map(|at| shares.solve(at as u8, StopLimit::Spared(&shares.stops[at])))
+    // Tokens are counted only now: it is slow, and seldom changes the device of a read.
+    let counted = (0..problem.subproblems.len())
+        .map(|at| assignment.solve_device(at as u8, StopLimit::Spared(&assignment.stop_prices[at])))
         .collect::<Option<_>>()?;
-    Some(Plan::new(problem, &shares.owners, counted))
+    Some(ClairvoyantPlan::new(problem, &assignment.owners, counted))
 }

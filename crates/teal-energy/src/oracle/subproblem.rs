@@ -1,29 +1,29 @@
 //! One device's subproblem: the steps it may take at each of its points, and their cost.
 //!
 //! # How a schedule is written down
-//! A device carries the name of one state at a time. Its name changes when a transition *begins*:
-//! from then on it is charged the rest power of the state it goes to, and the transition is charged
-//! what it needs more or less than that. Work is charged what it needs more than resting. So cost
-//! is rest power by name over time, plus a sum for each transition and each piece of work, and
-//! nothing else depends on when things happen but somebody's wait.
+//! A device is in one *named state* at a time. The named state changes when a transition *begins*:
+//! from then on the device is charged the rest power of the state it goes to, and the transition is
+//! charged the difference between its energy and that. Work is charged its energy above resting. So
+//! the cost is the rest power of the named state over time, plus a sum for each transition and each
+//! piece of work; nothing else depends on times but the wait of programs.
 //!
 //! # Guarantees
 //! 1. Costs are exact, in femtojoules; they may be negative where time is given back that was
 //!    counted before.
-//! 2. Every schedule of the simulator is, for this device, one of these ways at no greater cost.
-//!    Every choice of a time has cost that is linear in it between two bounds, so that one of them
-//!    is best; where the choice also moves when the device is free, the way has the lower cost of
-//!    both bounds *and* the earlier of both times:
+//! 2. Every schedule of the simulator is, for this device, one of the schedules here at no greater
+//!    cost. The cost of every choice of a time is linear in it between two bounds, so that one of
+//!    them is best; where the choice also moves the time at which the device is free, the step has
+//!    the lower cost of both bounds *and* the earlier of both times:
 //!    - resting is charged as [`rest`] says;
-//!    - a way down begins as soon as what was asked for is done: the rest power falls with it;
+//!    - a way down begins as soon as all requests are done: the rest power falls with it;
 //!    - a way up for a read ends when the read comes, or begins then; a wanted device is never left
 //!      asleep;
-//!    - a burst begins at a point: what lies between two points can be moved to one of them;
+//!    - a burst begins at a point: one that lies between two points can be moved to one of them;
 //!    - work takes its turn, in the order in which it comes; so no device is done earlier than
-//!      [`DeviceState::free`];
-//!    - what a burst must at least hold is paid for when it comes to the queue.
-//! 3. What reads wait behind each other is their work's own time; behind a transition, its time.
-//!    Behind a burst nothing.
+//!      [`DeviceState::free_at`];
+//!    - a change that a burst must hold is paid for when it comes to the queue.
+//! 3. A read that waits behind another waits for the time of that one's work, and behind a
+//!    transition for its time. No read waits behind a burst.
 
 mod points;
 mod rest;
@@ -32,47 +32,47 @@ mod work;
 
 use super::device_search::ScheduledAction;
 use super::problem::TracePoint;
-use crate::device::{BurstTime, Device, DeviceId};
+use crate::device::{BurstTime, DeviceId, DeviceModel};
 use crate::ledger::Femtojoules;
 use crate::profile::StateId;
 use crate::service::Job;
-use crate::sim::{Trace, World};
-use teal_types::{Power, Span, Time};
+use crate::sim::{MachineTrace, SimulatedMachine};
+use teal_types::{Power, Time, TimeSpan};
 
-/// Femtojoules that may be less than nothing.
+/// Femtojoules, which may be negative.
 pub(super) type Cost = i128;
 
 /// The state of a device just after a point, as the dynamic programming tells states apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct DeviceState {
-    /// The power state whose name the device has.
-    pub(super) state: u8,
+    /// The power state that the device is in by name.
+    pub(super) power_state: u8,
     /// The time at which the device is there and has done what was asked for. Zero when that is
     /// past.
-    pub(super) free: Time,
+    pub(super) free_at: Time,
     /// The number of the device's changes that are written.
     pub(super) written: u32,
     /// The time at which the bucket of stops is full again. Zero where it is, and where stops are
     /// not counted.
-    pub(super) full: Time,
+    pub(super) bucket_full_at: Time,
 }
 
 /// A step of a candidate: the state it leads to, its cost, and the action in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CandidateStep {
-    pub(super) spot: DeviceState,
+    pub(super) state: DeviceState,
     pub(super) cost: Cost,
-    /// The transition that it begins, if it does, and when.
-    pub(super) deed: Option<(Time, ScheduledAction)>,
+    /// The transition that it begins, if any, and the time.
+    pub(super) transition: Option<(Time, ScheduledAction)>,
 }
 
 impl CandidateStep {
     /// Returns the step in which nothing is done.
-    pub(super) fn none(spot: DeviceState) -> Self {
+    pub(super) fn no_action(device_state: DeviceState) -> Self {
         Self {
-            spot,
+            state: device_state,
             cost: 0,
-            deed: None,
+            transition: None,
         }
     }
 }
@@ -80,28 +80,29 @@ impl CandidateStep {
 /// The limit on a device's stops.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StopLimit<'t> {
-    /// By a bucket.
+    /// Counted by a bucket.
     Counted,
     /// Each has a price, by the device's own points.
     Priced(&'t [Cost]),
-    /// By a bucket, and the prices tell what it is worth to keep one: of a plan, which cannot keep
-    /// all ways apart.
+    /// By a bucket, and the prices tell the worth of keeping a token: for a plan, which cannot keep
+    /// all candidates apart.
     Spared(&'t [Cost]),
 }
 
 /// A change in the device's queue.
 #[derive(Debug, Clone, Copy)]
 struct QueuedChange {
-    /// When it is of age, and the last moment at which a burst may begin that holds it.
+    /// The time at which it is of age, and the last moment at which a burst that holds it may
+    /// begin.
     due: Time,
-    last: Time,
-    /// What is paid for it when it comes.
-    pays: Cost,
-    /// What must be written of the changes before this one.
+    latest: Time,
+    /// The cost that is paid for it when it comes.
+    prepaid: Cost,
+    /// The load of those changes before this one that must be written.
     needed: WriteLoad,
 }
 
-/// What a burst writes.
+/// The number of bytes and objects that a burst writes.
 #[derive(Debug, Clone, Copy, Default)]
 struct WriteLoad {
     bytes: u64,
@@ -111,94 +112,98 @@ struct WriteLoad {
 /// The transition from one power state to another.
 #[derive(Debug, Clone, Copy)]
 struct TransitionRoute {
-    time: Span,
-    /// Its energy less what resting where it leads costs meanwhile.
+    time: TimeSpan,
+    /// Its energy less the cost of resting in the state it leads to meanwhile.
     more: Cost,
     takes_token: bool,
 }
 
-/// How to serve a read: state, cost beyond resting with the machine's while it works, time.
-pub(super) type ServingChoice = (u8, Cost, Span);
+/// A way to serve a read: the state, the cost beyond resting with the machine's while it works, and
+/// the time.
+pub(super) type ServingChoice = (u8, Cost, TimeSpan);
 
 /// A point at which the device has something to do or to be told.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DevicePoint {
-    /// Its place among all points.
+    /// The number of the point among all points.
     pub(super) point: usize,
     at: Time,
-    /// When the next one is.
+    /// The time of the next one.
     next: Time,
-    /// Changes so far.
+    /// The number of changes so far.
     arrived: u32,
     is_end: bool,
-    /// Ways to serve what is read there.
+    /// The ways to serve the read of this point.
     pub(super) reads: Vec<ServingChoice>,
 }
 
 /// One device's part of the relaxed problem.
 #[derive(Debug, Clone)]
 pub(super) struct DeviceSubproblem<'a> {
-    device: &'a Device,
+    device: &'a DeviceModel,
     base: Power,
-    powers: Vec<Power>,
+    rest_powers: Vec<Power>,
     serving: Vec<u8>,
-    /// Of each state that serves: how long bursts take, and what their first place needs beyond
+    /// For each state that serves: the time of bursts, and the cost of their first place beyond
     /// resting.
     bursts: Vec<(u8, BurstTime, Cost)>,
-    /// By state: the longest that it works at once for somebody who waits, if it can go up from
+    /// By state: the longest time that it works at once for a waiting program, if it can go up from
     /// there meanwhile.
-    longest: Vec<Span>,
+    longest: Vec<TimeSpan>,
     /// By from and to.
     routes: Vec<Vec<Option<TransitionRoute>>>,
-    /// The most that it draws while it rests where it serves.
-    top: Power,
-    start: u8,
+    /// The greatest power it is charged at rest in a state that serves.
+    top_rest_power: Power,
+    start_power_state: u8,
     changes: Vec<QueuedChange>,
-    /// What must be written of all changes.
-    total: WriteLoad,
+    /// The load of all changes that must be written.
+    total_load: WriteLoad,
     /// The points at which this device has something to do or to be told, in order.
-    pub(super) own: Vec<DevicePoint>,
+    pub(super) points: Vec<DevicePoint>,
 }
 
 fn cost_of(job: &Job) -> Cost {
     let exact: Femtojoules = job
         .parts()
         .iter()
-        .map(crate::service::Part::femtojoules)
+        .map(crate::service::JobPart::exact_energy)
         .sum();
     Cost::try_from(exact).unwrap_or(Cost::MAX)
 }
 
-fn over(power: Power, span: Span) -> Cost {
+fn energy_over(power: Power, span: TimeSpan) -> Cost {
     Cost::from(power.get()) * Cost::from(span.get())
 }
 
-/// From one time to another: less than nothing if that is back.
-fn between(from: Time, to: Time) -> Cost {
+/// Returns the nanoseconds from one time to another, negative if that is back.
+fn time_between(from: Time, to: Time) -> Cost {
     Cost::from(to.since(from).get()) - Cost::from(from.since(to).get())
 }
 
-/// A time that much earlier, at the earliest the beginning.
-fn earlier(time: Time, span: Span) -> Time {
-    Time::after_start(time.since(Time::ZERO).less(span))
+/// Returns a time that much earlier, at the earliest the beginning.
+fn time_before(time: Time, span: TimeSpan) -> Time {
+    Time::after_start(time.since(Time::ZERO).saturating_sub(span))
 }
 
 impl<'a> DeviceSubproblem<'a> {
     pub(super) fn new(
-        world: &'a World,
-        trace: &Trace,
+        world: &'a SimulatedMachine,
+        trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) -> Self {
         let device = &world.devices[id.index()];
         let power = &device.power;
-        let rest::RestCharges { powers, longest } = rest::charged(device, id, world.base, trace);
+        let rest::RestCharges { powers, longest } =
+            rest::rest_charges(device, id, world.base, trace);
         let route = |from, to: StateId| {
             let route = power.route(from, to)?;
             let takes_token = device.budget.is_some() && power.time_to_cycle(from, to).is_some();
+            // From its beginning the device is charged the rest power of the state it goes to; the
+            // transition costs the rest.
             let more = Cost::from(route.energy.get()) * 1_000_000_000
-                - over(powers[to.index()], route.time);
+                - energy_over(powers[to.index()], route.time);
             Some(TransitionRoute {
                 time: route.time,
                 more,
@@ -206,89 +211,98 @@ impl<'a> DeviceSubproblem<'a> {
             })
         };
         let routes: Vec<Vec<_>> = power
-            .ids()
-            .map(|a| power.ids().map(|b| route(a, b)).collect())
+            .state_ids()
+            .map(|a| power.state_ids().map(|b| route(a, b)).collect())
             .collect();
         let serving: Vec<u8> = power
-            .ids()
+            .state_ids()
             .filter(|s| power.serves(*s))
             .map(|s| s.index() as u8)
             .collect();
-        let mut side = Self {
+        let mut subproblem = Self {
             device,
             base: world.base,
-            top: serving
+            top_rest_power: serving
                 .iter()
                 .map(|state| powers[usize::from(*state)])
                 .max()
                 .unwrap_or_default(),
-            powers,
+            rest_powers: powers,
             serving,
             bursts: Vec::new(),
             longest,
             routes,
-            start: world.start[id.index()].index() as u8,
+            start_power_state: world.start_states[id.index()].index() as u8,
             changes: Vec::new(),
-            total: Default::default(),
-            own: Vec::new(),
+            total_load: Default::default(),
+            points: Vec::new(),
         };
         let burst = |state: &u8| {
-            let first = side.beyond(*state, &device.flush(StateId(*state), 0, 1)?);
+            let first =
+                subproblem.cost_beyond_rest(*state, &device.flush_job(StateId(*state), 0, 1)?);
             Some((*state, device.burst_time(StateId(*state))?, first))
         };
-        side.bursts = side.serving.iter().filter_map(burst).collect();
-        side.fill(trace, points, id, late);
-        side
+        subproblem.bursts = subproblem.serving.iter().filter_map(burst).collect();
+        subproblem.fill_points(trace, points, id, late);
+        subproblem
     }
 
-    /// The place of a point among the device's own; `None` if it is none of them.
-    pub(super) fn place(&self, point: usize) -> Option<usize> {
-        self.own.binary_search_by_key(&point, |own| own.point).ok()
+    /// Returns the place of a point among the device's own; `None` if it is not one of them.
+    pub(super) fn point_index(&self, point: usize) -> Option<usize> {
+        self.points
+            .binary_search_by_key(&point, |own_point| own_point.point)
+            .ok()
     }
 
-    /// The device's own point that is the last one until a point.
-    pub(super) fn latest(&self, point: usize) -> usize {
-        self.own
-            .partition_point(|own| own.point <= point)
+    /// Returns the device's own point that is the last one until a point.
+    pub(super) fn latest_point(&self, point: usize) -> usize {
+        self.points
+            .partition_point(|own_point| own_point.point <= point)
             .saturating_sub(1)
     }
 
-    /// When one of its own points is.
-    pub(super) fn at(&self, own: usize) -> Time {
-        self.own[own].at
+    /// Returns the time of one of its own points.
+    pub(super) fn time_at(&self, own_point: usize) -> Time {
+        self.points[own_point].at
     }
 
-    /// When the one after it is.
-    pub(super) fn next(&self, own: usize) -> Time {
-        self.own[own].next
+    /// Returns the time of the point after it.
+    pub(super) fn next_time(&self, own_point: usize) -> Time {
+        self.points[own_point].next
     }
 
-    fn power(&self, state: u8) -> Power {
-        self.powers[usize::from(state)]
+    fn rest_power(&self, state: u8) -> Power {
+        self.rest_powers[usize::from(state)]
     }
 
-    /// Returns what is charged beyond resting for work in a state.
-    fn beyond(&self, state: u8, job: &Job) -> Cost {
-        cost_of(job) - over(self.power(state), job.time())
+    /// Returns the cost of work in a state beyond resting there.
+    fn cost_beyond_rest(&self, state: u8, job: &Job) -> Cost {
+        cost_of(job) - energy_over(self.rest_power(state), job.total_time())
     }
 
-    fn serve_ways(&self, bytes: u64, follows: bool) -> Vec<ServingChoice> {
-        let ways = self.serving.iter().filter_map(|state| {
-            let job = self.device.read(StateId(*state), bytes, follows)?;
+    fn serving_choices(&self, bytes: u64, follows: bool) -> Vec<ServingChoice> {
+        let steps = self.serving.iter().filter_map(|state| {
+            let job = self.device.read_job(StateId(*state), bytes, follows)?;
             Some((
                 *state,
-                self.beyond(*state, &job) + over(self.base, job.time()),
-                job.time(),
+                self.cost_beyond_rest(*state, &job) + energy_over(self.base, job.total_time()),
+                job.total_time(),
             ))
         });
-        ways.collect()
+        steps.collect()
     }
 
-    /// Returns what a change costs at least that must be written.
-    fn pays(&self, bytes: u64) -> Cost {
+    /// Returns the least cost of a change that must be written.
+    fn least_write_cost(&self, bytes: u64) -> Cost {
         let of = |state: &u8| {
             let beyond =
-                |bytes| Some(self.beyond(*state, &self.device.flush(StateId(*state), bytes, 1)?));
+                |bytes| {
+                    Some(self.cost_beyond_rest(
+                        *state,
+                        &self.device.flush_job(StateId(*state), bytes, 1)?,
+                    ))
+                };
+            // Scattered objects cost an access each, those of a log one for all of a burst.
             let access = if self.device.is_scattered {
                 beyond(0)?
             } else {
@@ -300,15 +314,15 @@ impl<'a> DeviceSubproblem<'a> {
         self.serving.iter().filter_map(of).min().unwrap_or(0)
     }
 
-    pub(super) fn start(&self) -> DeviceState {
+    pub(super) fn start_state(&self) -> DeviceState {
         DeviceState {
-            state: self.start,
+            power_state: self.start_power_state,
             ..DeviceState::default()
         }
     }
 
-    /// Returns whether a stop may take a token, and how many of those there are until a time.
-    pub(super) fn tokens(&self, until: Time) -> Option<u64> {
+    /// Returns the number of tokens that there are until a time; `None` if no stop takes one.
+    pub(super) fn tokens_until(&self, until: Time) -> Option<u64> {
         let limits = self.device.budget?;
         let more = until.since(Time::ZERO).get() / limits.each.get().max(1);
         self.routes
@@ -322,94 +336,117 @@ impl<'a> DeviceSubproblem<'a> {
             })
     }
 
-    /// The tokens that the way to another state takes.
-    pub(super) fn takes(&self, from: u8, to: u8) -> bool {
+    /// Returns whether the way to another state takes a token.
+    pub(super) fn takes_token(&self, from: u8, to: u8) -> bool {
         self.routes[usize::from(from)][usize::from(to)].is_some_and(|route| route.takes_token)
     }
 
-    /// Returns what the device needs beyond resting for the read of a point where that is least.
-    pub(super) fn serves(&self, point: usize) -> Option<Cost> {
-        self.own[self.place(point)?]
+    /// Returns the least cost beyond resting at which the device serves the read of a point.
+    pub(super) fn least_read_cost(&self, point: usize) -> Option<Cost> {
+        self.points[self.point_index(point)?]
             .reads
             .iter()
             .map(|(_, cost, _)| *cost)
             .min()
     }
 
-    /// From the point before to one of its own: it keeps its name, and what changes there comes to
-    /// its queue.
-    pub(super) fn come(&self, own: usize, spot: DeviceState) -> CandidateStep {
-        let here = &self.own[own];
-        let (since, new) = match own.checked_sub(1).map(|before| &self.own[before]) {
+    /// Advances from the point before to one of its own points: the named state stays, and the
+    /// changes of that point come to the queue.
+    pub(super) fn advance_to(&self, own_point: usize, device_state: DeviceState) -> CandidateStep {
+        let here = &self.points[own_point];
+        let (since, new) = match own_point.checked_sub(1).map(|before| &self.points[before]) {
             Some(before) => (before.at, before.arrived..here.arrived),
             None => (Time::ZERO, 0..here.arrived),
         };
         let paid: Cost = self.changes[new.start as usize..new.end as usize]
             .iter()
-            .map(|change| change.pays)
+            .map(|change| change.prepaid)
             .sum();
-        let cost = over(self.power(spot.state), here.at.since(since)) + paid;
+        let cost = energy_over(
+            self.rest_power(device_state.power_state),
+            here.at.since(since),
+        ) + paid;
+        // Times in the past are all alike: they become zero, so that equal states compare equal.
         let kept = |time: Time| if time <= here.at { Time::ZERO } else { time };
-        let spot = DeviceState {
-            free: kept(spot.free),
-            full: kept(spot.full),
-            ..spot
+        let device_state = DeviceState {
+            free_at: kept(device_state.free_at),
+            bucket_full_at: kept(device_state.bucket_full_at),
+            ..device_state
         };
         CandidateStep {
-            spot,
+            state: device_state,
             cost,
-            deed: None,
+            transition: None,
         }
     }
 
-    /// Returns whether some change should have been written by now: within its age, or as late as
+    /// Returns whether a change should have been written by now: within its age, or as late as in
     /// any run that is compared.
-    pub(super) fn is_late(&self, own: usize, spot: DeviceState, is_punctual: bool) -> bool {
-        let here = &self.own[own];
+    pub(super) fn is_late(
+        &self,
+        own_point: usize,
+        device_state: DeviceState,
+        is_punctual: bool,
+    ) -> bool {
+        let here = &self.points[own_point];
         let first = self
             .changes
-            .get(spot.written as usize)
-            .filter(|_| spot.written < here.arrived);
-        let last = |change: &QueuedChange| if is_punctual { change.due } else { change.last };
+            .get(device_state.written as usize)
+            .filter(|_| device_state.written < here.arrived);
+        let last = |change: &QueuedChange| {
+            if is_punctual {
+                change.due
+            } else {
+                change.latest
+            }
+        };
         first.is_some_and(|change| here.is_end || last(change) <= here.at)
     }
 
-    /// At the end: what it still has to do.
-    pub(super) fn rest(&self, own: usize, spot: DeviceState) -> Cost {
-        if self.own[own].is_end {
-            over(self.power(spot.state), spot.free.since(self.own[own].at))
+    /// Returns the cost of the work that is left at the end.
+    pub(super) fn closing_cost(&self, own_point: usize, device_state: DeviceState) -> Cost {
+        if self.points[own_point].is_end {
+            energy_over(
+                self.rest_power(device_state.power_state),
+                device_state.free_at.since(self.points[own_point].at),
+            )
         } else {
             0
         }
     }
 
-    /// Returns what the one needs to be as good as the other whatever follows, if it can be: both
-    /// have the same name. A device that is done earlier may have to go up earlier.
-    pub(super) fn handicap(
+    /// Returns the cost that `one` needs beside its own to be as good as `other` whatever follows;
+    /// `None` if it cannot be. Both are in the same power state. A device that is done earlier may
+    /// have to go up earlier.
+    pub(super) fn dominance_cost(
         &self,
-        own: usize,
+        own_point: usize,
         one: &DeviceState,
         other: &DeviceState,
     ) -> Option<Cost> {
-        let now = self.own[own].at;
-        if one.written < other.written || one.full > other.full || one.free > other.free {
+        let now = self.points[own_point].at;
+        if one.written < other.written
+            || one.bucket_full_at > other.bucket_full_at
+            || one.free_at > other.free_at
+        {
             return None;
         }
+        // Being free earlier may force it up earlier: that costs the rise over the difference.
         let later = other
-            .free
+            .free_at
             .max(now)
-            .since(one.free.max(now))
-            .min(self.longest[usize::from(one.state)]);
-        Some(over(self.gains(one.state), later))
+            .since(one.free_at.max(now))
+            .min(self.longest[usize::from(one.power_state)]);
+        Some(energy_over(self.delay_gain(one.power_state), later))
     }
 
-    /// Returns where a device is that is no worse off than two of the same name.
-    pub(super) fn both(one: &DeviceState, other: &DeviceState) -> DeviceState {
+    /// Returns a state that is no worse than either of two in the same power state.
+    pub(super) fn merge_states(one: &DeviceState, other: &DeviceState) -> DeviceState {
         DeviceState {
-            state: one.state,
-            free: one.free.min(other.free),
+            power_state: one.power_state,
+            free_at: one.free_at.min(other.free_at),
             written: one.written.max(other.written),
-            full: one.full.min(other.full),
+            bucket_full_at: one.bucket_full_at.min(other.bucket_full_at),
         }
     }
 }

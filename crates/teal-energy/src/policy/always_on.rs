@@ -1,7 +1,7 @@
-//! Everything stays awake: what machines do where nobody set anything.
+//! Everything stays awake, as on machines without any settings.
 
-use super::choice::{Predictor, Weights};
-use super::{Action, Ask, Measured, Policy, Signal, View};
+use super::choice::{CostWeights, Predictor};
+use super::{MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction, ReadRequest};
 use crate::device::DeviceId;
 use teal_types::Time;
 
@@ -11,8 +11,8 @@ pub struct AlwaysOn {
     predictor: Predictor,
 }
 
-/// Only time counts.
-pub(super) const TIME_ONLY: Weights = Weights {
+/// The weights of a policy to which only time counts.
+pub(super) const TIME_ONLY: CostWeights = CostWeights {
     second: 1,
     joule: 0,
 };
@@ -21,28 +21,28 @@ impl Policy for AlwaysOn {
     fn name(&self) -> &'static str {
         "always-on"
     }
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
-        self.predictor.best(view, ask, TIME_ONLY).1
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        self.predictor.best_device(view, request, TIME_ONLY).1
     }
-    fn measured(&mut self, view: &View<'_>, measured: &Measured) {
-        self.predictor.measured(view, measured);
+    fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
+        self.predictor.add_measurement(view, measured);
     }
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        _signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        _signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
-        for (id, known) in view.each() {
+        for (id, known) in view.devices_with_ids() {
             let power = &known.device.power;
             // The quickest serving state: of those that serve, the one that draws most.
             let best = power
-                .ids()
+                .state_ids()
                 .filter(|state| power.serves(*state))
-                .max_by_key(|state| power.power(*state));
+                .max_by_key(|state| power.state_power(*state));
             actions.extend(
-                best.filter(|best| *best != known.heading())
-                    .map(|best| Action::Go(id, best)),
+                best.filter(|best| *best != known.target_state())
+                    .map(|best| PolicyAction::Enter(id, best)),
             );
         }
         None

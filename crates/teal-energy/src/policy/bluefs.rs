@@ -4,84 +4,92 @@
 //! The paper leaves the sleeping to the operating system's STPM, a cost and benefit analysis that
 //! it describes elsewhere. Here a device sleeps after its break-even time.
 
-use super::choice::{Predictor, Weights};
+use super::choice::{CostWeights, Predictor};
 use super::flush::{self, FlushConfig};
 use super::ghost::Ghosts;
 use super::timeout::sleep_idle;
-use super::{Action, Ask, Measured, Policy, Signal, View, sooner};
+use super::{
+    MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction, ReadRequest, earlier_time,
+};
 use crate::device::DeviceId;
 use crate::profile::StateId;
-use teal_types::{Span, Time};
+use teal_types::{Time, TimeSpan};
 
 /// The policy of the paper.
 #[derive(Debug)]
 pub struct BlueFs {
-    weights: Weights,
+    weights: CostWeights,
     predictor: Predictor,
     ghosts: Ghosts,
-    woken: Vec<(DeviceId, StateId)>,
+    to_wake: Vec<(DeviceId, StateId)>,
 }
 
 impl BlueFs {
-    /// With these weights of time and energy.
-    pub fn new(weights: Weights) -> Self {
+    /// Makes the policy with these weights of time and energy.
+    pub fn new(weights: CostWeights) -> Self {
         Self {
             weights,
             predictor: Predictor::default(),
             ghosts: Ghosts::default(),
-            woken: Vec::new(),
+            to_wake: Vec::new(),
         }
     }
 }
 
-/// Each device's break-even time, from the state it serves in to its lowest.
-pub(super) fn break_even(view: &View<'_>) -> Vec<Option<Span>> {
+/// Returns each device's break-even time, from the state it serves in to its lowest.
+pub(super) fn break_even_times(view: &MachineView<'_>) -> Vec<Option<TimeSpan>> {
     let of = |(_, known): (DeviceId, &super::DeviceView<'_>)| {
         let power = &known.device.power;
         power
-            .round_trip(power.nearest_serving(known.heading()), power.lowest())?
+            .round_trip(
+                power.nearest_serving(known.target_state()),
+                power.lowest_state(),
+            )?
             .break_even()
     };
-    view.each().map(of).collect()
+    view.devices_with_ids().map(of).collect()
 }
 
 impl Policy for BlueFs {
     fn name(&self) -> &'static str {
         "bluefs"
     }
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
-        let best = self.predictor.best(view, ask, self.weights);
-        self.woken.extend(
-            self.ghosts
-                .hint(view, &self.predictor, ask, best, self.weights),
-        );
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        let best = self.predictor.best_device(view, request, self.weights);
+        self.to_wake.extend(self.ghosts.hint_of_read(
+            view,
+            &self.predictor,
+            request,
+            best,
+            self.weights,
+        ));
         best.1
     }
-    fn measured(&mut self, view: &View<'_>, measured: &Measured) {
-        self.predictor.measured(view, measured);
+    fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
+        self.predictor.add_measurement(view, measured);
     }
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
         let config = FlushConfig {
-            age: (Span::secs(30), Span::secs(30)),
+            age: (TimeSpan::from_secs(30), TimeSpan::from_secs(30)),
             quiet: None,
             is_silent: false,
             ..FlushConfig::default()
         };
-        let mut again = sleep_idle(&break_even(view), view, actions);
+        let mut again = sleep_idle(&break_even_times(view), view, actions);
         actions.extend(
-            self.woken
+            self.to_wake
                 .drain(..)
-                .map(|(id, state)| Action::Go(id, state)),
+                .map(|(id, state)| PolicyAction::Enter(id, state)),
         );
-        for (id, _) in view.each() {
-            let (trigger, later) = flush::due(view, id, &config, signal);
-            actions.extend(trigger.map(|trigger| Action::Flush(id, trigger)));
-            again = sooner(again, later);
+        for (id, _) in view.devices_with_ids() {
+            let (trigger, later) = flush::flush_due(view, id, &config, signal);
+            actions.extend(trigger.map(|trigger| PolicyAction::Flush(id, trigger)));
+            again = earlier_time(again, later);
         }
         again
     }

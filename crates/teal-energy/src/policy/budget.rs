@@ -20,54 +20,60 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A full bucket.
+    /// Makes a full bucket.
     pub fn new(limits: BudgetLimits, now: Time) -> Self {
         Self {
             limits,
-            level: Self::full(limits),
+            level: Self::full_level(limits),
             filled: now,
             taken: 0,
         }
     }
 
-    fn full(limits: BudgetLimits) -> u128 {
+    fn full_level(limits: BudgetLimits) -> u128 {
         u128::from(limits.burst) * u128::from(limits.each.get())
     }
 
-    fn fill(&mut self, now: Time) {
-        self.level =
-            (self.level + u128::from(now.since(self.filled).get())).min(Self::full(self.limits));
+    fn fill_until(&mut self, now: Time) {
+        self.level = (self.level + u128::from(now.since(self.filled).get()))
+            .min(Self::full_level(self.limits));
         self.filled = self.filled.max(now);
     }
 
     /// Returns whether a token is there.
-    pub fn has(&self, now: Time) -> bool {
+    pub fn has_token(&self, now: Time) -> bool {
+        // The bucket is filled in a copy: asking changes nothing.
         let mut later = self.clone();
-        later.fill(now);
+        later.fill_until(now);
         later.level >= u128::from(self.limits.each.get())
     }
 
-    /// Takes a token if one is there.
-    pub fn take(&mut self, now: Time) -> bool {
-        self.fill(now);
+    /// Takes a token if there is one, and returns whether there was.
+    pub fn take_token(&mut self, now: Time) -> bool {
+        self.fill_until(now);
         let price = u128::from(self.limits.each.get());
+        // Without a burst there is never a token, although a price of zero would always be paid.
         let is_there = self.level >= price && self.limits.burst > 0;
         if is_there {
+            debug_assert!(
+                self.level <= Self::full_level(self.limits),
+                "the bucket is never overfull"
+            );
             self.level -= price;
             self.taken += 1;
         }
         is_there
     }
 
-    /// Whole tokens that are there.
-    pub fn tokens(&self, now: Time) -> u64 {
+    /// Returns the number of whole tokens that there are.
+    pub fn token_count(&self, now: Time) -> u64 {
         let mut later = self.clone();
-        later.fill(now);
+        later.fill_until(now);
         u64::try_from(later.level / u128::from(self.limits.each.get().max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Tokens taken so far.
-    pub fn taken(&self) -> u64 {
+    /// Returns the number of tokens taken so far.
+    pub fn taken_count(&self) -> u64 {
         self.taken
     }
 }
@@ -76,20 +82,20 @@ impl Budget {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use teal_types::Span;
+    use teal_types::TimeSpan;
 
     proptest! {
         #[test]
         fn no_window_sees_more_than_its_share(
             burst in 0_u32..5, each in 1_u64..1000, gaps in prop::collection::vec(0_u64..800, 1..120),
         ) {
-            let limits = BudgetLimits { burst, each: Span::nanos(each) };
+            let limits = BudgetLimits { burst, each: TimeSpan::from_nanos(each) };
             let mut budget = Budget::new(limits, Time::ZERO);
             let (mut now, mut takes) = (Time::ZERO, Vec::new());
             for gap in gaps {
-                now = now + Span::nanos(gap);
-                let has = budget.has(now) && burst > 0;
-                prop_assert_eq!(budget.take(now), has);
+                now = now + TimeSpan::from_nanos(gap);
+                let has = budget.has_token(now) && burst > 0;
+                prop_assert_eq!(budget.take_token(now), has);
                 if has {
                     takes.push(now);
                 }
@@ -100,7 +106,7 @@ mod tests {
                     prop_assert!((j - i + 1) as u64 <= most);
                 }
             }
-            prop_assert_eq!(budget.taken(), takes.len() as u64);
+            prop_assert_eq!(budget.taken_count(), takes.len() as u64);
         }
     }
 }

@@ -2,21 +2,21 @@
 //! and each device with the power management it comes with.
 
 use super::timeout::sleep_idle;
-use super::{Action, Ask, Policy, Signal, Trigger, View};
+use super::{FlushTrigger, MachineSignal, MachineView, Policy, PolicyAction, ReadRequest};
 use crate::device::DeviceId;
-use crate::profile::Kind;
-use teal_types::{Span, Time};
+use crate::profile::DeviceKind;
+use teal_types::{Time, TimeSpan};
 
 /// Reads the first device of a fixed order that has the data; local caches are written at once, the
 /// server when its queue is old enough.
 #[derive(Debug)]
 pub struct Coda {
-    timeouts: Vec<Option<Span>>,
+    timeouts: Vec<Option<TimeSpan>>,
 }
 
 impl Coda {
-    /// With a time-out for each device.
-    pub fn new(timeouts: Vec<Option<Span>>) -> Self {
+    /// Makes the policy with a time-out for each device.
+    pub fn new(timeouts: Vec<Option<TimeSpan>>) -> Self {
         Self { timeouts }
     }
 }
@@ -25,23 +25,24 @@ impl Policy for Coda {
     fn name(&self) -> &'static str {
         "coda"
     }
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
-        let rank = |id: DeviceId| (view.device(id).device.kind == Kind::Link, id);
-        ask.copies
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        let rank = |id: DeviceId| (view.device(id).device.kind == DeviceKind::Link, id);
+        request
+            .copies
             .iter()
             .min_by_key(|id| rank(*id))
             .expect("somebody holds what is read")
     }
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        _signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        _signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
         let local = view
-            .each()
-            .filter(|(_, known)| known.device.kind != Kind::Link && known.queued > 0);
-        actions.extend(local.map(|(id, _)| Action::Flush(id, Trigger::Age)));
+            .devices_with_ids()
+            .filter(|(_, known)| known.device.kind != DeviceKind::Link && known.queued > 0);
+        actions.extend(local.map(|(id, _)| PolicyAction::Flush(id, FlushTrigger::Age)));
         sleep_idle(&self.timeouts, view, actions)
     }
 }

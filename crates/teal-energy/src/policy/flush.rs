@@ -1,19 +1,19 @@
-//! When a device's queue is written (DESIGN 8; GreenFS 2.2; BlueFS 4.3.1).
+//! Decides when a device's queue is written (GreenFS 2.2; BlueFS 4.3.1).
 //!
 //! # Guarantees
 //! 1. A queue is always written whole: one burst for all that has gathered.
-//! 2. What somebody asked for (a sync, a shutdown) and what keeps data safe (memory pressure, size)
-//!    comes before comfort: only age and quiet hours wait while somebody is there who would hear
-//!    the disk.
+//! 2. A burst that a user asked for (a sync, a shutdown) or that keeps data safe (memory pressure,
+//!    size) comes before comfort: only age and quiet hours wait while a user is there to hear the
+//!    disk.
 
-use super::{Signal, Supply, View};
+use super::{MachineSignal, MachineView, PowerSupply};
 use crate::device::DeviceId;
-use crate::profile::Kind;
-use teal_types::{Span, Time};
+use crate::profile::DeviceKind;
+use teal_types::{Time, TimeSpan};
 
-/// Why a queue is written.
+/// The reason why a queue is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Trigger {
+pub enum FlushTrigger {
     /// The oldest change has waited long enough.
     Age,
     /// Enough has gathered.
@@ -26,40 +26,41 @@ pub enum Trigger {
     Memory,
     /// Much is read or written for a while; the device is wanted anyway.
     Traffic,
-    /// Nobody is likely to be there.
+    /// The user is probably away.
     Quiet,
-    /// Somebody asked for it.
+    /// A user asked for it.
     User,
 }
 
 /// When queues are written, besides the hard limits of each device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushConfig {
-    /// At this age when powered, and on battery.
-    pub age: (Span, Span),
-    /// At this part of the size limit, in percent (BlueFS: 75).
+    /// The age at which a queue is written when powered, and on battery.
+    pub age: (TimeSpan, TimeSpan),
+    /// The part of the size limit at which a queue is written, in percent (BlueFS: 75).
     pub percent: u64,
-    /// From and until these times of day, queues older than `quiet_age` are written.
-    pub quiet: Option<(Span, Span)>,
-    /// See `quiet`.
-    pub quiet_age: Span,
-    /// Whether a sleeping disk is not woken for age while somebody is there.
+    /// The quiet hours, from and until these times of day, in which queues older than `quiet_age`
+    /// are written.
+    pub quiet: Option<(TimeSpan, TimeSpan)>,
+    /// The age from which on a queue is written in quiet hours.
+    pub quiet_age: TimeSpan,
+    /// Is true if a sleeping disk is not woken for age while a user is there.
     pub is_silent: bool,
 }
 
 impl Default for FlushConfig {
     fn default() -> Self {
         Self {
-            age: (Span::hours(24), Span::hours(24)),
+            age: (TimeSpan::from_hours(24), TimeSpan::from_hours(24)),
             percent: 75,
-            quiet: Some((Span::hours(3), Span::hours(5))),
-            quiet_age: Span::hours(6),
+            quiet: Some((TimeSpan::from_hours(3), TimeSpan::from_hours(5))),
+            quiet_age: TimeSpan::from_hours(6),
             is_silent: true,
         }
     }
 }
 
-fn is_within(time: Span, (from, until): (Span, Span)) -> bool {
+fn is_within(time: TimeSpan, (from, until): (TimeSpan, TimeSpan)) -> bool {
     if from <= until {
         from <= time && time < until
     } else {
@@ -67,49 +68,54 @@ fn is_within(time: Span, (from, until): (Span, Span)) -> bool {
     }
 }
 
-/// Why the queue of a device is to be written now, if it is; and when to ask again.
-pub fn due(
-    view: &View<'_>,
+/// Returns the reason why the queue of a device is to be written now, if it is, and the time to ask
+/// again.
+pub fn flush_due(
+    view: &MachineView<'_>,
     id: DeviceId,
     config: &FlushConfig,
-    signal: Option<Signal>,
-) -> (Option<Trigger>, Option<Time>) {
+    signal: Option<MachineSignal>,
+) -> (Option<FlushTrigger>, Option<Time>) {
     let known = view.device(id);
     let (Some(limits), Some(oldest)) = (known.device.queue, known.oldest) else {
         return (None, None);
     };
+    // A shutdown, a sync and short memory cannot wait; neither can a queue near its limit.
     let asked = match signal {
-        Some(Signal::Shutdown) => Some(Trigger::Shutdown),
-        Some(Signal::Sync) => Some(Trigger::User),
-        Some(Signal::MemoryPressure) => Some(Trigger::Memory),
+        Some(MachineSignal::Shutdown) => Some(FlushTrigger::Shutdown),
+        Some(MachineSignal::Sync) => Some(FlushTrigger::User),
+        Some(MachineSignal::MemoryPressure) => Some(FlushTrigger::Memory),
         _ => (known.queued.saturating_mul(100) >= limits.bytes.saturating_mul(config.percent))
-            .then_some(Trigger::Size),
+            .then_some(FlushTrigger::Size),
     };
     if asked.is_some() {
         return (asked, None);
     }
     let wakes_a_disk =
-        known.device.kind == Kind::Disk && !known.device.power.serves(known.heading());
-    if config.is_silent && view.is_someone_there && wakes_a_disk {
+        known.device.kind == DeviceKind::Disk && !known.device.power.serves(known.target_state());
+    // Age alone does not wake a sleeping disk while a user would hear it. The hard limit of the
+    // queue still does.
+    if config.is_silent && view.is_user_present && wakes_a_disk {
         return (None, None);
     }
     let age = view.now.since(oldest);
-    let wanted = if view.supply == Supply::Powered {
+    let wanted = if view.supply == PowerSupply::Powered {
         config.age.0
     } else {
         config.age.1
     };
     if age >= wanted {
-        return (Some(Trigger::Age), None);
+        return (Some(FlushTrigger::Age), None);
     }
     let mut again = oldest + wanted;
     if let Some(quiet) = config.quiet {
         let is_old = age >= config.quiet_age;
         if is_old && is_within(view.time_of_day, quiet) {
-            return (Some(Trigger::Quiet), None);
+            return (Some(FlushTrigger::Quiet), None);
         }
-        let day = Span::hours(24);
-        let until_quiet = Span::nanos(
+        let day = TimeSpan::from_hours(24);
+        // The time of day wraps at midnight.
+        let until_quiet = TimeSpan::from_nanos(
             (quiet.0.get() + day.get() - view.time_of_day.get() % day.get()) % day.get(),
         );
         let next = if is_old {
@@ -128,9 +134,12 @@ mod tests {
 
     #[test]
     fn hours_may_pass_midnight() {
-        let night = (Span::hours(23), Span::hours(5));
-        let inside = [22, 23, 0, 4, 5].map(|hour| is_within(Span::hours(hour), night));
+        let night = (TimeSpan::from_hours(23), TimeSpan::from_hours(5));
+        let inside = [22, 23, 0, 4, 5].map(|hour| is_within(TimeSpan::from_hours(hour), night));
         assert_eq!(inside, [false, true, true, true, false]);
-        assert!(is_within(Span::hours(3), (Span::hours(3), Span::hours(5))));
+        assert!(is_within(
+            TimeSpan::from_hours(3),
+            (TimeSpan::from_hours(3), TimeSpan::from_hours(5))
+        ));
     }
 }

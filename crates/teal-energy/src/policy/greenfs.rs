@@ -7,20 +7,23 @@
 
 use super::choice::Predictor;
 use super::flush::{self, FlushConfig};
-use super::{Action, Ask, Measured, Policy, Signal, Trigger, View, sooner};
+use super::{
+    FlushTrigger, MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction, ReadRequest,
+    earlier_time,
+};
 use crate::device::DeviceId;
-use crate::profile::Kind;
-use teal_types::{Span, Time};
+use crate::profile::DeviceKind;
+use teal_types::{Time, TimeSpan};
 
 /// Settings that the paper names without figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GreenFsConfig {
-    /// So long a disk keeps turning after it was last used (2.4.2).
-    pub linger: Span,
-    /// A disk starts when so many bytes were read
+    /// The time that a disk keeps turning after it was last used (2.4.2).
+    pub linger: TimeSpan,
+    /// A disk starts when so many bytes were read ...
     pub sustained_bytes: u64,
-    /// within this time (2.2, condition 3).
-    pub sustained: Span,
+    /// ... within this time (2.2, condition 3).
+    pub sustained: TimeSpan,
     /// Synchronising with the disk (2.2, condition 4).
     pub flush: FlushConfig,
 }
@@ -32,9 +35,9 @@ impl Default for GreenFsConfig {
             ..FlushConfig::default()
         };
         Self {
-            linger: Span::secs(600),
+            linger: TimeSpan::from_secs(600),
             sustained_bytes: 256 << 20,
-            sustained: Span::secs(60),
+            sustained: TimeSpan::from_secs(60),
             flush,
         }
     }
@@ -45,13 +48,13 @@ impl Default for GreenFsConfig {
 pub struct GreenFs {
     config: GreenFsConfig,
     predictor: Predictor,
-    window: Time,
-    bytes: u64,
+    window_start: Time,
+    window_bytes: u64,
     has_traffic: bool,
 }
 
 impl GreenFs {
-    /// With these settings.
+    /// Makes the policy with these settings.
     pub fn new(config: GreenFsConfig) -> Self {
         Self {
             config,
@@ -64,49 +67,55 @@ impl Policy for GreenFs {
     fn name(&self) -> &'static str {
         "greenfs"
     }
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
-        if view.now.since(self.window) > self.config.sustained {
-            (self.window, self.bytes) = (view.now, 0);
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        // The window of sustained traffic begins anew.
+        if view.now.since(self.window_start) > self.config.sustained {
+            (self.window_start, self.window_bytes) = (view.now, 0);
         }
-        self.bytes = self.bytes.saturating_add(ask.bytes);
-        self.has_traffic = self.bytes >= self.config.sustained_bytes;
+        self.window_bytes = self.window_bytes.saturating_add(request.bytes);
+        self.has_traffic = self.window_bytes >= self.config.sustained_bytes;
         // Flash, server, disk; a disk that turns anyway is as good as the server.
         let rank = |id: DeviceId| match view.device(id).device.kind {
-            Kind::Flash => 0,
-            Kind::Disk if view.device(id).serving().is_none() => 2,
+            DeviceKind::Flash => 0,
+            DeviceKind::Disk if view.device(id).serving_state().is_none() => 2,
             _ => 1,
         };
-        ask.copies
+        request
+            .copies
             .iter()
             .min_by_key(|id| (rank(*id), *id))
             .expect("somebody holds what is read")
     }
-    fn measured(&mut self, view: &View<'_>, measured: &Measured) {
-        self.predictor.measured(view, measured);
+    fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
+        self.predictor.add_measurement(view, measured);
     }
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
         let mut again = None;
-        for (id, known) in view.each() {
-            let (mut trigger, later) = flush::due(view, id, &self.config.flush, signal);
+        for (id, known) in view.devices_with_ids() {
+            let (mut trigger, later) = flush::flush_due(view, id, &self.config.flush, signal);
             let power = &known.device.power;
-            let is_disk = known.device.kind == Kind::Disk;
-            if is_disk && self.has_traffic && !power.serves(known.heading()) {
-                actions.push(Action::Go(id, power.nearest_serving(known.heading())));
-                trigger = trigger.or((known.queued > 0).then_some(Trigger::Traffic));
+            let is_disk = known.device.kind == DeviceKind::Disk;
+            // Condition 3: sustained traffic wakes the disk, which then takes its queue as well.
+            if is_disk && self.has_traffic && !power.serves(known.target_state()) {
+                actions.push(PolicyAction::Enter(
+                    id,
+                    power.nearest_serving(known.target_state()),
+                ));
+                trigger = trigger.or((known.queued > 0).then_some(FlushTrigger::Traffic));
             }
-            actions.extend(trigger.map(|trigger| Action::Flush(id, trigger)));
-            again = sooner(again, later);
+            actions.extend(trigger.map(|trigger| PolicyAction::Flush(id, trigger)));
+            again = earlier_time(again, later);
         }
         let of = |known: &super::DeviceView<'_>| match known.device.kind {
-            Kind::Disk => Some(self.config.linger),
+            DeviceKind::Disk => Some(self.config.linger),
             _ => None,
         };
         let timeouts: Vec<_> = view.devices.iter().map(of).collect();
-        sooner(again, super::timeout::sleep_idle(&timeouts, view, actions))
+        earlier_time(again, super::timeout::sleep_idle(&timeouts, view, actions))
     }
 }

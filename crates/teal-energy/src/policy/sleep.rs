@@ -1,8 +1,8 @@
-//! When an idle device is put to sleep, learnt from how long it has been idle before.
+//! Learns from earlier idle times when an idle device is put to sleep.
 //!
 //! # Guarantees
-//! 1. Until enough has been seen, a device sleeps when staying awake has cost what is lost if it is
-//!    found asleep: at most twice the least possible.
+//! 1. Until enough has been seen, a device sleeps when staying awake has cost as much as is lost if
+//!    it is found asleep: at most twice the least possible.
 //! 2. After that the time-out is the one that would have cost least on the idle times seen, older
 //!    ones counting less; never longer than four times that.
 //! 3. Only integers: buckets whose bounds grow by the square root of two.
@@ -10,7 +10,7 @@
 use crate::breakeven::RoundTrip;
 use crate::power::PowerModel;
 use crate::profile::StateId;
-use teal_types::{Energy, Power, Span};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// Buckets up to more than a day.
 const BUCKETS: usize = 56;
@@ -35,8 +35,9 @@ impl Default for IdleTimes {
     }
 }
 
-/// Lower bound of a bucket: 1 ms times the square root of two to the power of its number.
-fn bound(bucket: usize) -> u64 {
+/// Returns the lower bound of a bucket: 1 ms times the square root of two to the power of its
+/// number.
+fn bucket_bound(bucket: usize) -> u64 {
     let whole = SHORTEST << (bucket / 2);
     if bucket.is_multiple_of(2) {
         whole
@@ -45,78 +46,93 @@ fn bound(bucket: usize) -> u64 {
     }
 }
 
-/// Returns what an idle time costs with a time-out after which the device goes down, if `lost` is
-/// what is lost when it is found asleep: the way down and up, somebody's wait for it, or what
-/// others spend in its place.
-fn cost(trip: &RoundTrip, timeout: Span, idle: Span, lost: Energy) -> Energy {
+/// Returns the cost of an idle time with a time-out after which the device goes down. `lost` is the
+/// loss when it is found asleep: the way down and up, the wait for it, or the energy that others
+/// spend in its place.
+fn idle_cost(trip: &RoundTrip, timeout: TimeSpan, idle: TimeSpan, lost: Energy) -> Energy {
     if idle <= timeout {
-        return trip.staying(idle);
+        return trip.cost_awake(idle);
     }
-    trip.staying(timeout) + trip.asleep * idle.less(timeout).less(trip.time) + lost
+    trip.cost_awake(timeout)
+        + trip.asleep * idle.saturating_sub(timeout).saturating_sub(trip.time)
+        + lost
 }
 
 impl IdleTimes {
-    /// Takes in an idle time that has ended.
-    pub fn learn(&mut self, idle: Span) {
+    /// Adds an idle time that has ended.
+    pub fn add_idle_time(&mut self, idle: TimeSpan) {
         let bucket = (0..BUCKETS)
-            .rposition(|bucket| bound(bucket) <= idle.get())
+            .rposition(|bucket| bucket_bound(bucket) <= idle.get())
             .unwrap_or(0);
+        // Counts are in quarters, so that halving them does not lose a single observation at once.
         self.counts[bucket] += 4;
+        // Halving lets older idle times count less.
         if self.counts.iter().sum::<u32>() > MEMORY * 4 {
             self.counts.iter_mut().for_each(|count| *count /= 2);
         }
     }
 
-    fn seen(&self) -> u32 {
+    fn seen_count(&self) -> u32 {
         self.counts.iter().sum::<u32>() / 4
     }
 
-    /// The time-out before going down this way, and what it would have cost on the idle times seen.
-    /// `lost` is what it costs to find the device asleep. `None` if going down never pays.
-    pub fn timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(Span, Energy)> {
-        let saved = trip.awake.less(trip.asleep);
+    /// Returns the best time-out before going down this way, and its cost on the idle times seen.
+    /// `lost` is the cost of finding the device asleep. It is `None` if going down never pays.
+    pub fn best_timeout(&self, trip: &RoundTrip, lost: Energy) -> Option<(TimeSpan, Energy)> {
+        let saved = trip.awake.saturating_sub(trip.asleep);
         if saved == Power::ZERO {
             return None;
         }
-        let extra = lost.less(trip.asleep * trip.time);
-        let even = Span::nanos(extra.get().saturating_mul(1_000_000_000) / saved.get());
-        let of = |timeout: Span| {
+        // Break-even of the loss: staying awake for this long costs as much as finding the device
+        // asleep.
+        let extra = lost.saturating_sub(trip.asleep * trip.time);
+        let even = TimeSpan::from_nanos(extra.get().saturating_mul(1_000_000_000) / saved.get());
+        let of = |timeout: TimeSpan| {
             let each = |bucket: usize| {
                 // The upper bound, which is a time-out too: one that outlasts all of the bucket can
                 // be chosen.
-                cost(trip, timeout, Span::nanos(bound(bucket + 1)), lost)
-                    * u64::from(self.counts[bucket])
+                idle_cost(
+                    trip,
+                    timeout,
+                    TimeSpan::from_nanos(bucket_bound(bucket + 1)),
+                    lost,
+                ) * u64::from(self.counts[bucket])
             };
             (0..BUCKETS).map(each).sum::<Energy>()
         };
-        if self.seen() < TRUSTED {
+        // Ski rental: without knowledge of the future, waiting for break-even costs at most twice
+        // the optimum.
+        if self.seen_count() < TRUSTED {
             return Some((even, of(even)));
         }
+        // A longer time-out would only pay on idle times that were never seen.
         let longest = even * 4;
         let bounds = (0..BUCKETS)
-            .map(|bucket| Span::nanos(bound(bucket)))
+            .map(|bucket| TimeSpan::from_nanos(bucket_bound(bucket)))
             .filter(|bound| *bound <= longest);
-        let candidates = [even, longest, Span::ZERO].into_iter().chain(bounds);
+        // Between two bounds the cost on the buckets does not change, so that the bounds are all
+        // candidates.
+        let candidates = [even, longest, TimeSpan::ZERO].into_iter().chain(bounds);
         candidates
             .map(|timeout| (of(timeout), timeout))
             .min()
             .map(|(energy, timeout)| (timeout, energy))
     }
 
-    /// The state to go down to from `awake` and the time-out before that; `None` if nothing below
-    /// pays. `lost` is what it costs to find the device in a state.
-    pub fn best(
+    /// Returns the state to go down to from `awake` and the time-out before that; `None` if no
+    /// lower state pays. `lost` returns the cost of finding the device in a state.
+    pub fn best_state(
         &self,
         power: &PowerModel,
         awake: StateId,
         lost: impl Fn(StateId) -> Energy,
-    ) -> Option<(StateId, Span)> {
+    ) -> Option<(StateId, TimeSpan)> {
         let below = power
-            .ids()
-            .filter(|state| power.power(*state) < power.power(awake));
+            .state_ids()
+            .filter(|state| power.state_power(*state) < power.state_power(awake));
         let options = below.filter_map(|state| {
             let trip = power.round_trip(awake, state)?;
-            let (timeout, energy) = self.timeout(&trip, lost(state))?;
+            let (timeout, energy) = self.best_timeout(&trip, lost(state))?;
             Some((energy, timeout, state))
         });
         options.min().map(|(_, timeout, state)| (state, timeout))
@@ -128,17 +144,17 @@ mod tests {
     use super::*;
 
     const TRIP: RoundTrip = RoundTrip {
-        awake: Power::milliwatts(1000),
+        awake: Power::from_milliwatts(1000),
         asleep: Power::ZERO,
-        time: Span::secs(1),
-        energy: Energy::joules(10),
+        time: TimeSpan::from_secs(1),
+        energy: Energy::from_joules(10),
     };
 
     fn seen(idle: &[(u64, u64)]) -> IdleTimes {
         let mut times = IdleTimes::default();
         for _ in 0..10 {
             for &(seconds, often) in idle {
-                (0..often).for_each(|_| times.learn(Span::secs(seconds)));
+                (0..often).for_each(|_| times.add_idle_time(TimeSpan::from_secs(seconds)));
             }
         }
         times
@@ -147,11 +163,14 @@ mod tests {
     #[test]
     fn break_even_until_enough_is_known() {
         let mut times = IdleTimes::default();
-        assert_eq!(times.timeout(&TRIP, TRIP.energy).unwrap().0, Span::secs(10));
-        (0..TRUSTED).for_each(|_| times.learn(Span::secs(1000)));
         assert_eq!(
-            times.timeout(&TRIP, TRIP.energy).unwrap().0,
-            Span::ZERO,
+            times.best_timeout(&TRIP, TRIP.energy).unwrap().0,
+            TimeSpan::from_secs(10)
+        );
+        (0..TRUSTED).for_each(|_| times.add_idle_time(TimeSpan::from_secs(1000)));
+        assert_eq!(
+            times.best_timeout(&TRIP, TRIP.energy).unwrap().0,
+            TimeSpan::ZERO,
             "only long ones were seen"
         );
     }
@@ -160,37 +179,37 @@ mod tests {
     fn short_and_long_idle_times_are_told_apart() {
         // Nine pauses of a second, then half an hour: wait just longer than the short ones.
         let (timeout, _) = seen(&[(1, 9), (1800, 1)])
-            .timeout(&TRIP, TRIP.energy)
+            .best_timeout(&TRIP, TRIP.energy)
             .unwrap();
         assert!(
-            timeout > Span::secs(1) && timeout <= Span::millis(1500),
+            timeout > TimeSpan::from_secs(1) && timeout <= TimeSpan::from_millis(1500),
             "{timeout}"
         );
         // Pauses just longer than break-even are not worth a person's wait.
-        let penalty = Energy::joules(20);
+        let penalty = Energy::from_joules(20);
         let (timeout, _) = seen(&[(12, 1)])
-            .timeout(&TRIP, TRIP.energy + penalty)
+            .best_timeout(&TRIP, TRIP.energy + penalty)
             .unwrap();
-        assert!(timeout > Span::secs(12), "{timeout}");
+        assert!(timeout > TimeSpan::from_secs(12), "{timeout}");
     }
 
     #[test]
     fn old_habits_are_forgotten() {
         let mut times = seen(&[(1800, 10)]);
-        (0..400).for_each(|_| times.learn(Span::secs(11)));
+        (0..400).for_each(|_| times.add_idle_time(TimeSpan::from_secs(11)));
         let (timeout, _) = times
-            .timeout(&TRIP, TRIP.energy + Energy::joules(20))
+            .best_timeout(&TRIP, TRIP.energy + Energy::from_joules(20))
             .unwrap();
-        assert!(timeout > Span::secs(11), "{timeout}");
+        assert!(timeout > TimeSpan::from_secs(11), "{timeout}");
     }
 
     #[test]
     fn nothing_sleeps_where_it_does_not_pay() {
         let flat = RoundTrip {
-            asleep: Power::milliwatts(1000),
+            asleep: Power::from_milliwatts(1000),
             ..TRIP
         };
-        assert_eq!(IdleTimes::default().timeout(&flat, TRIP.energy), None);
-        assert!(bound(BUCKETS) > Span::hours(24).get());
+        assert_eq!(IdleTimes::default().best_timeout(&flat, TRIP.energy), None);
+        assert!(bucket_bound(BUCKETS) > TimeSpan::from_hours(24).get());
     }
 }

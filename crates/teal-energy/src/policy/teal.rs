@@ -3,84 +3,97 @@
 //!
 //! # Guarantees
 //! 1. A device is put to sleep only if the budget pays for its next start, and only after its queue
-//!    was written, so that it is not woken again for what it could have taken while awake.
-//! 2. A device that was woken for a burst goes down again after it, unless somebody reads it.
+//!    was written, so that it is not woken again for changes that it could have taken while awake.
+//! 2. A device that was woken for a burst goes down again after it, unless a read comes.
 
-use super::choice::{Predicted, Predictor, Weights, transition};
+use super::awake_value::AwakeValue;
+use super::choice::{CostWeights, PredictedRead, Predictor, transition_cost};
 use super::flush::{self, FlushConfig};
 use super::ghost::Ghosts;
 use super::sleep::IdleTimes;
-use super::worth::Worth;
-use super::{Action, Ask, DeviceView, Measured, Policy, Signal, Supply, Trigger, View, sooner};
+use super::{
+    DeviceView, FlushTrigger, MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction,
+    PowerSupply, ReadRequest, earlier_time,
+};
 use crate::device::DeviceId;
-use crate::power::{Place, PowerModel};
+use crate::power::{DeviceActivity, PowerModel};
 use crate::profile::StateId;
-use teal_types::{Energy, Power, Span, Time};
+use teal_types::{Energy, Power, Time, TimeSpan};
 
-/// How it weighs and waits.
+/// The settings of the policy: weights, and the times of bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TealConfig {
     /// On battery.
-    pub battery: Weights,
+    pub battery: CostWeights,
     /// When powered.
-    pub powered: Weights,
+    pub powered: CostWeights,
     /// When queues are written.
     pub flush: FlushConfig,
 }
 
 impl Default for TealConfig {
     fn default() -> Self {
-        let powered = Weights {
+        let powered = CostWeights {
             second: 3,
             joule: 1,
         };
         Self {
-            battery: Weights::EQUAL,
+            battery: CostWeights::EQUAL,
             powered,
             flush: FlushConfig::default(),
         }
     }
 }
 
-/// What is known of one device.
+/// The policy's knowledge of one device.
 #[derive(Debug, Clone, Default)]
-struct Known {
-    idle: IdleTimes,
+struct TrackedDevice {
+    idle_times: IdleTimes,
     idle_since: Option<Time>,
-    worth: Worth,
+    awake_value: AwakeValue,
     /// The last time-out: how long it stays awake for nothing.
-    timeout: Span,
-    /// It was woken for a burst, or told to write before it sleeps: it goes down as soon as nothing
-    /// is left.
+    timeout: TimeSpan,
+    /// Is true if it was woken for a burst, or told to write before it sleeps: it goes down as soon
+    /// as nothing is left.
     is_leaving: bool,
 }
 
-/// Returns what it costs at most to find a device in a state: the way there and back, and
-/// somebody's wait for it.
-fn start(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Energy {
+/// Returns the most that it costs to find a device in a state: the way there and back, and the wait
+/// for it.
+fn start_cost(power: &PowerModel, awake: StateId, state: StateId, base: Power) -> Energy {
     let trip = power
         .round_trip(awake, state)
         .map_or(Energy::ZERO, |trip| trip.energy);
     trip + base * power.route(state, awake).unwrap_or_default().time
 }
 
-/// How long a device that has used tokens waits at least, so that some are left for the longest
-/// pauses: until staying awake has cost so many starts, somebody's wait for them included, whatever
-/// is lost if it is found asleep. A token is one start less for a longer pause.
-fn patience(device: &DeviceView<'_>, awake: StateId, below: StateId, start: Energy) -> Span {
+/// Returns the least time that a device that has used tokens stays awake, so that some are left for
+/// the longest pauses: until staying awake has cost [`STARTS`] starts with the wait for them. Each
+/// token that is used is missing for a longer pause.
+fn token_patience(
+    device: &DeviceView<'_>,
+    awake: StateId,
+    below: StateId,
+    start: Energy,
+) -> TimeSpan {
     let used = device.device.budget.map_or(0, |limits| {
         u64::from(limits.burst).saturating_sub(device.tokens)
     });
     let power = &device.device.power;
-    let saved = power.power(awake).less(power.power(below)).get().max(1);
+    let saved = power
+        .state_power(awake)
+        .saturating_sub(power.state_power(below))
+        .get()
+        .max(1);
     if used == 0 {
-        Span::ZERO
+        TimeSpan::ZERO
     } else {
-        Span::nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved)
+        TimeSpan::from_nanos((start * STARTS).get().saturating_mul(1_000_000_000) / saved)
     }
 }
 
-/// See [`patience`].
+/// The number of starts that staying awake may cost before a device sleeps that has used tokens
+/// (see [`token_patience`]).
 const STARTS: u64 = 3;
 
 /// Our policy.
@@ -89,12 +102,12 @@ pub struct Teal {
     config: TealConfig,
     predictor: Predictor,
     ghosts: Ghosts,
-    known: Vec<Known>,
-    woken: Vec<(DeviceId, StateId)>,
+    tracked: Vec<TrackedDevice>,
+    to_wake: Vec<(DeviceId, StateId)>,
 }
 
 impl Teal {
-    /// With these settings.
+    /// Makes the policy with these settings.
     pub fn new(config: TealConfig) -> Self {
         Self {
             config,
@@ -102,62 +115,69 @@ impl Teal {
         }
     }
 
-    fn weights(&self, view: &View<'_>) -> Weights {
+    fn current_weights(&self, view: &MachineView<'_>) -> CostWeights {
         match view.supply {
-            Supply::Battery => self.config.battery,
-            Supply::Powered => self.config.powered,
+            PowerSupply::Battery => self.config.battery,
+            PowerSupply::Powered => self.config.powered,
         }
     }
 
-    /// What each device that holds what is read is worth, awake.
-    fn value(&mut self, view: &View<'_>, ask: &Ask) {
-        for id in ask.copies.iter() {
+    /// Values each device that holds the data of a read: the loss if it were asleep.
+    fn value_devices(&mut self, view: &MachineView<'_>, request: &ReadRequest) {
+        for id in request.copies.iter() {
             let power = &view.device(id).device.power;
             let (awake, lowest) = (
-                power.nearest_serving(view.device(id).heading()),
-                power.lowest(),
+                power.nearest_serving(view.device(id).target_state()),
+                power.lowest_state(),
             );
+            // A device that serves in its lowest state is never found asleep.
             if power.serves(lowest) {
                 continue;
             }
-            let start = start(power, awake, lowest, view.base);
-            let others = ask.copies.without(id);
+            let start = start_cost(power, awake, lowest, view.base);
+            let others = request.copies.without_device(id);
             let other = others
                 .iter()
-                .map(|other| self.predictor.now(view, other, ask).energy)
+                .map(|other| self.predictor.predict_now(view, other, request).energy)
                 .min();
+            // Without another copy the whole start is lost.
             let more = other.map_or(start, |other| {
-                other.less(self.predictor.awake(view, id, ask).energy)
+                other.saturating_sub(self.predictor.predict_awake(view, id, request).energy)
             });
-            // While others serve nobody waits for the start.
+            // While others serve, no program waits for the start.
             let trip = power
                 .round_trip(awake, lowest)
                 .map_or(Energy::ZERO, |trip| trip.energy);
             let most = if others.is_empty() { start } else { trip };
+            // Requests closer together than break-even are one visit: the device would have stayed
+            // awake between them.
             let apart = power
                 .round_trip(awake, lowest)
                 .and_then(|trip| trip.break_even())
                 .unwrap_or_default();
-            self.known[id.index()]
-                .worth
-                .asked(view.now, more, apart, most);
+            self.tracked[id.index()]
+                .awake_value
+                .add_request(view.now, more, apart, most);
         }
     }
 
-    /// Returns what a device spends besides if it serves now: it goes to sleep so much later, or
-    /// has to go to sleep again.
-    fn lingers(&self, view: &View<'_>, id: DeviceId) -> Energy {
+    /// Returns the energy that a device spends besides if it serves now: it goes to sleep so much
+    /// later, or has to go to sleep again.
+    fn linger_energy(&self, view: &MachineView<'_>, id: DeviceId) -> Energy {
         let device = view.device(id);
         let power = &device.device.power;
-        let lowest = power.lowest();
-        let awake = power.nearest_serving(device.heading());
-        let over = power.power(awake).less(power.power(lowest));
-        let timeout = self.known[id.index()].timeout;
-        match device.place {
-            Place::Resting { state, .. } if power.serves(state) => {
-                over * device.idle(view.now).unwrap_or_default().min(timeout)
+        let lowest = power.lowest_state();
+        let awake = power.nearest_serving(device.target_state());
+        let over = power
+            .state_power(awake)
+            .saturating_sub(power.state_power(lowest));
+        let timeout = self.tracked[id.index()].timeout;
+        match device.activity {
+            DeviceActivity::Resting { state, .. } if power.serves(state) => {
+                over * device.idle_time(view.now).unwrap_or_default().min(timeout)
             }
-            Place::Resting { .. } => {
+            // It sleeps: it would be awake for the whole time-out, and would have to go down again.
+            DeviceActivity::Resting { .. } => {
                 over * timeout
                     + power
                         .route(awake, lowest)
@@ -167,18 +187,23 @@ impl Teal {
         }
     }
 
-    /// Learns how long a device was idle; says since when it is.
-    fn watch(&mut self, now: Time, id: DeviceId, device: &DeviceView<'_>) -> Option<Time> {
-        let known = &mut self.known[id.index()];
-        let rises =
-            matches!(device.place, Place::Moving { to, .. } if device.device.power.serves(to));
-        let is_busy = device.is_wanted || rises || matches!(device.place, Place::Working { .. });
+    /// Learns the idle times of a device, and returns the time since which it is idle.
+    fn track_idle(&mut self, now: Time, id: DeviceId, device: &DeviceView<'_>) -> Option<Time> {
+        let known = &mut self.tracked[id.index()];
+        // A device on its way up is wanted, even before it serves.
+        let power = &device.device.power;
+        let rises = match device.activity {
+            DeviceActivity::Moving { to, .. } => power.serves(to),
+            _ => false,
+        };
+        let is_busy =
+            device.is_wanted || rises || matches!(device.activity, DeviceActivity::Working { .. });
         if is_busy {
             // A burst of ours says nothing about when the device will be wanted.
             if let Some(since) = known.idle_since.take()
                 && !known.is_leaving
             {
-                known.idle.learn(now.since(since));
+                known.idle_times.add_idle_time(now.since(since));
             }
             return None;
         }
@@ -186,17 +211,17 @@ impl Teal {
         known.idle_since
     }
 
-    /// Puts an idle device to sleep when its time has come.
-    fn rest(
+    /// Puts an idle device to sleep when its time has come, and returns the time to request again.
+    fn plan_sleep(
         &mut self,
-        view: &View<'_>,
+        view: &MachineView<'_>,
         id: DeviceId,
         since: Time,
-        actions: &mut Vec<Action>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
         let device = view.device(id);
-        let state = device.serving()?;
-        let known = &mut self.known[id.index()];
+        let state = device.serving_state()?;
+        let known = &mut self.tracked[id.index()];
         let power = &device.device.power;
         let base = if self.config.battery.second == 0 {
             Power::ZERO
@@ -204,41 +229,49 @@ impl Teal {
             view.base
         };
         let lost = |below| {
-            let start = start(power, state, below, base);
+            let start = start_cost(power, state, below, base);
             let trip = power
                 .round_trip(state, below)
                 .map_or(Energy::ZERO, |trip| trip.energy);
             if power.serves(below) {
                 start
             } else {
-                known.worth.get(trip, start)
+                known.awake_value.expected_loss(trip, start)
             }
         };
-        let (below, timeout) = known.idle.best(power, state, lost)?;
-        known.timeout = timeout.max(patience(
+        let (below, timeout) = known.idle_times.best_state(power, state, lost)?;
+        known.timeout = timeout.max(token_patience(
             device,
             state,
             below,
-            start(power, state, below, base),
+            start_cost(power, state, below, base),
         ));
         let at = if known.is_leaving {
             view.now
         } else {
             since + known.timeout
         };
+        // The time-out is not over yet.
         if view.now < at {
             return Some(at);
         }
+        // There is no token for the next start: request again in a minute.
         if !device.may_stop {
-            return Some(view.now + Span::secs(60));
+            return Some(view.now + TimeSpan::from_secs(60));
         }
+        // The queue is written before the device goes down, so that age does not wake it again
+        // soon.
         if device.queued > 0 {
-            actions.push(Action::Flush(id, Trigger::Awake));
+            actions.push(PolicyAction::Flush(id, FlushTrigger::Awake));
             known.is_leaving = true;
             return None;
         }
+        debug_assert!(
+            view.now >= at && device.may_stop && device.queued == 0,
+            "nothing keeps it awake"
+        );
         known.is_leaving = false;
-        actions.push(Action::Go(id, below));
+        actions.push(PolicyAction::Enter(id, below));
         None
     }
 }
@@ -248,84 +281,90 @@ impl Policy for Teal {
         "teal"
     }
 
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
-        let weights = self.weights(view);
-        self.known.resize_with(view.devices.len(), Known::default);
-        self.value(view, ask);
+    fn choose_device(&mut self, view: &MachineView<'_>, request: &ReadRequest) -> DeviceId {
+        // Devices may be attached while the policy runs.
+        let weights = self.current_weights(view);
+        self.tracked
+            .resize_with(view.devices.len(), TrackedDevice::default);
+        self.value_devices(view, request);
         let cost = |id| {
-            let now = self.predictor.now(view, id, ask);
-            let all = Predicted {
-                energy: now.energy + self.lingers(view, id),
+            let now = self.predictor.predict_now(view, id, request);
+            let all = PredictedRead {
+                energy: now.energy + self.linger_energy(view, id),
                 ..now
             };
-            (weights.cost(all), weights.cost(now), id)
+            (weights.weighted_cost(all), weights.weighted_cost(now), id)
         };
-        let (_, cost, best) = ask
+        let (_, cost, best) = request
             .copies
             .iter()
             .map(cost)
             .min()
             .expect("somebody holds what is read");
+        // The hints are taken out, since the closures below borrow the policy.
         let mut ghosts = std::mem::take(&mut self.ghosts);
         let ideals = || {
-            ask.copies
+            request
+                .copies
                 .iter()
-                .map(|id| (self.predictor.ideal(view, id, ask, weights), id))
+                .map(|id| (self.predictor.predict_ideal(view, id, request, weights), id))
         };
         let start = |id, state| {
-            transition(
+            transition_cost(
                 &view.device(id).device.power,
-                view.device(id).heading(),
+                view.device(id).target_state(),
                 state,
                 weights,
             )
         };
+        // The start of the best device limits the others that may lose: waking them costs no more.
         let dearest = ideals()
             .min()
             .map(|((_, state), id)| start(id, state))
             .unwrap_or_default();
-        // Of those that start more cheaply than the best one too: a radio is woken long before a
-        // disk that is a little better.
+        // Devices that start more cheaply than the best one lose as well: a radio is woken long
+        // before a disk that is a little better.
         for (ideal, id) in ideals().filter(|((_, state), id)| start(*id, *state) <= dearest) {
-            self.woken.extend(ghosts.lose(
+            self.to_wake.extend(ghosts.add_loss(
                 view,
                 (ideal, id),
                 cost,
                 weights,
-                self.lingers(view, id),
+                self.linger_energy(view, id),
             ));
         }
         self.ghosts = ghosts;
-        self.known[best.index()].is_leaving = false;
+        self.tracked[best.index()].is_leaving = false;
         best
     }
 
-    fn measured(&mut self, view: &View<'_>, measured: &Measured) {
-        self.predictor.measured(view, measured);
+    fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
+        self.predictor.add_measurement(view, measured);
     }
 
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
-        self.known.resize_with(view.devices.len(), Known::default);
+        self.tracked
+            .resize_with(view.devices.len(), TrackedDevice::default);
         let mut again = None;
-        for (id, state) in self.woken.drain(..) {
-            self.known[id.index()].is_leaving = false;
-            actions.push(Action::Go(id, state));
+        for (id, state) in self.to_wake.drain(..) {
+            self.tracked[id.index()].is_leaving = false;
+            actions.push(PolicyAction::Enter(id, state));
         }
-        for (id, device) in view.each() {
-            let since = self.watch(view.now, id, device);
-            let (trigger, later) = flush::due(view, id, &self.config.flush, signal);
-            again = sooner(again, later);
+        for (id, device) in view.devices_with_ids() {
+            let since = self.track_idle(view.now, id, device);
+            let (trigger, later) = flush::flush_due(view, id, &self.config.flush, signal);
+            again = earlier_time(again, later);
             if let Some(trigger) = trigger {
-                self.known[id.index()].is_leaving |=
-                    device.serving().is_none() && !device.is_wanted;
-                actions.push(Action::Flush(id, trigger));
+                self.tracked[id.index()].is_leaving |=
+                    device.serving_state().is_none() && !device.is_wanted;
+                actions.push(PolicyAction::Flush(id, trigger));
             } else if let Some(since) = since {
-                again = sooner(again, self.rest(view, id, since, actions));
+                again = earlier_time(again, self.plan_sleep(view, id, since, actions));
             }
         }
         again

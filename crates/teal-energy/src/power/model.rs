@@ -8,20 +8,20 @@
 //!    profile.
 
 use crate::breakeven::RoundTrip;
-use crate::profile::{Profile, State, StateId, Transition};
-use teal_types::{Energy, Power, Span};
+use crate::profile::{PowerState, Profile, StateId, Transition};
+use teal_types::{Energy, Power, TimeSpan};
 
 /// A figure that a profile lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the profile {profile} has no {figure}; it cannot be simulated")]
-pub struct Missing {
+pub struct MissingFigure {
     /// The profile's name.
     pub profile: String,
-    /// What is missing.
+    /// The figure that is missing.
     pub figure: String,
 }
 
-impl Missing {
+impl MissingFigure {
     pub(crate) fn new(profile: &Profile, figure: impl Into<String>) -> Self {
         Self {
             profile: profile.name.clone(),
@@ -32,9 +32,9 @@ impl Missing {
 
 /// The whole way from one state to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Route {
+pub struct StateRoute {
     /// Time of all transitions.
-    pub time: Span,
+    pub time: TimeSpan,
     /// Energy of all transitions.
     pub energy: Energy,
     /// Rated cycles it uses up.
@@ -44,33 +44,34 @@ pub struct Route {
 /// The states of a device and the ways between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PowerModel {
-    states: Vec<State>,
+    states: Vec<PowerState>,
     transitions: Vec<Transition>,
     /// First step and whole way, by from and to.
-    routes: Vec<Vec<Option<(StateId, Route)>>>,
+    routes: Vec<Vec<Option<(StateId, StateRoute)>>>,
 }
 
 impl PowerModel {
     /// The power states of a profile.
     ///
     /// # Errors
-    /// [`Missing`] if there is no state, or one that no transition leads out of.
-    pub fn new(profile: &Profile) -> Result<Self, Missing> {
+    /// [`MissingFigure`] if there is no state, or one that no transition leads out of.
+    pub fn new(profile: &Profile) -> Result<Self, MissingFigure> {
         if profile.states.is_empty() {
-            return Err(Missing::new(profile, "power states"));
+            return Err(MissingFigure::new(profile, "power states"));
         }
-        let routes = routes(profile.states.len(), &profile.transitions);
+        let routes = fastest_routes(profile.states.len(), &profile.transitions);
         let model = Self {
             states: profile.states.clone(),
             transitions: profile.transitions.clone(),
             routes,
         };
-        for state in model.ids() {
-            let serving = || model.ids().filter(|other| model.serves(*other));
+        for state in model.state_ids() {
+            let serving = || model.state_ids().filter(|other| model.serves(*other));
+            // A state that cannot be entered or left would strand a device.
             let is_reached = serving().any(|other| model.route(other, state).is_some());
             if !is_reached || !serving().any(|other| model.route(state, other).is_some()) {
                 let name = &model.states[state.index()].name;
-                return Err(Missing::new(
+                return Err(MissingFigure::new(
                     profile,
                     format!("transition into or out of `{name}`"),
                 ));
@@ -79,18 +80,18 @@ impl PowerModel {
         Ok(model)
     }
 
-    /// All states.
-    pub fn ids(&self) -> impl Iterator<Item = StateId> + use<> {
+    /// Returns all states.
+    pub fn state_ids(&self) -> impl Iterator<Item = StateId> + use<> {
         (0..u8::try_from(self.states.len()).unwrap_or(u8::MAX)).map(StateId)
     }
 
-    /// A state's name.
-    pub fn name(&self, state: StateId) -> &str {
+    /// Returns a state's name.
+    pub fn state_name(&self, state: StateId) -> &str {
         &self.states[state.index()].name
     }
 
-    /// Returns what a state draws.
-    pub fn power(&self, state: StateId) -> Power {
+    /// Returns the power that a state draws.
+    pub fn state_power(&self, state: StateId) -> Power {
         self.states[state.index()].power
     }
 
@@ -99,29 +100,31 @@ impl PowerModel {
         self.states[state.index()].serves
     }
 
-    /// The direct transition.
-    pub fn way(&self, from: StateId, to: StateId) -> Option<&Transition> {
+    /// Returns the direct transition.
+    pub fn direct_transition(&self, from: StateId, to: StateId) -> Option<&Transition> {
         self.transitions
             .iter()
             .find(|way| (way.from, way.to) == (from, to))
     }
 
-    /// The whole way; nothing from a state to itself.
-    pub fn route(&self, from: StateId, to: StateId) -> Option<Route> {
+    /// Returns the whole way; it costs nothing from a state to itself.
+    pub fn route(&self, from: StateId, to: StateId) -> Option<StateRoute> {
         self.routes[from.index()][to.index()].map(|(_, route)| route)
     }
 
-    /// The first step of that way.
-    pub fn step(&self, from: StateId, to: StateId) -> Option<StateId> {
+    /// Returns the first step of that way.
+    pub fn first_step(&self, from: StateId, to: StateId) -> Option<StateId> {
         self.routes[from.index()][to.index()].map(|(step, _)| step)
     }
 
-    /// How long after the beginning of that way its first step begins that uses up rated cycles;
+    /// Returns the time from the beginning of that way to its first step that uses up rated cycles;
     /// `None` if no step does.
-    pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<Span> {
-        let (mut at, mut time) = (from, Span::ZERO);
+    pub fn time_to_cycle(&self, from: StateId, to: StateId) -> Option<TimeSpan> {
+        let (mut at, mut time) = (from, TimeSpan::ZERO);
         loop {
-            let way = self.way(at, self.step(at, to)?).filter(|_| at != to)?;
+            let way = self
+                .direct_transition(at, self.first_step(at, to)?)
+                .filter(|_| at != to)?;
             if way.cycles > 0 {
                 return Some(time);
             }
@@ -129,30 +132,30 @@ impl PowerModel {
         }
     }
 
-    /// The serving state that is reached first, then cheapest.
+    /// Returns the serving state that is reached first, then cheapest.
     pub fn nearest_serving(&self, from: StateId) -> StateId {
-        let serving = self.ids().filter(|to| self.serves(*to));
+        let serving = self.state_ids().filter(|to| self.serves(*to));
         serving
             .min_by_key(|to| {
                 self.route(from, *to)
-                    .map_or((Span::MAX, Energy::ZERO), |r| (r.time, r.energy))
+                    .map_or((TimeSpan::MAX, Energy::ZERO), |r| (r.time, r.energy))
             })
             .unwrap_or(from)
     }
 
-    /// The state that draws least.
-    pub fn lowest(&self) -> StateId {
-        self.ids()
-            .min_by_key(|state| self.power(*state))
+    /// Returns the state that draws least.
+    pub fn lowest_state(&self) -> StateId {
+        self.state_ids()
+            .min_by_key(|state| self.state_power(*state))
             .unwrap_or(StateId(0))
     }
 
-    /// From a state into another and back.
+    /// Returns the way from a state into another and back.
     pub fn round_trip(&self, from: StateId, to: StateId) -> Option<RoundTrip> {
         let (down, up) = (self.route(from, to)?, self.route(to, from)?);
         Some(RoundTrip {
-            awake: self.power(from),
-            asleep: self.power(to),
+            awake: self.state_power(from),
+            asleep: self.state_power(to),
             time: down.time + up.time,
             energy: down.energy + up.energy,
         })
@@ -160,22 +163,27 @@ impl PowerModel {
 }
 
 /// Fastest routes by Floyd and Warshall; at most sixteen states.
-fn routes(count: usize, transitions: &[Transition]) -> Vec<Vec<Option<(StateId, Route)>>> {
+fn fastest_routes(
+    count: usize,
+    transitions: &[Transition],
+) -> Vec<Vec<Option<(StateId, StateRoute)>>> {
     let mut best = vec![vec![None; count]; count];
     for (at, row) in best.iter_mut().enumerate() {
+        // Staying costs nothing.
         row[at] = Some((
             StateId(u8::try_from(at).unwrap_or(u8::MAX)),
-            Route::default(),
+            StateRoute::default(),
         ));
     }
     for way in transitions {
-        let route = Route {
+        let route = StateRoute {
             time: way.time,
             energy: way.energy,
             cycles: way.cycles,
         };
         best[way.from.index()][way.to.index()] = Some((way.to, route));
     }
+    // After this step every route that passes only through states up to `over` is the best one.
     for over in 0..count {
         for from in 0..count {
             for to in 0..count {
@@ -183,12 +191,14 @@ fn routes(count: usize, transitions: &[Transition]) -> Vec<Vec<Option<(StateId, 
                 else {
                     continue;
                 };
-                let route = Route {
+                let route = StateRoute {
                     time: first.time + rest.time,
                     energy: first.energy + rest.energy,
                     cycles: first.cycles + rest.cycles,
                 };
-                let is_better = best[from][to].is_none_or(|(_, known): (StateId, Route)| {
+                // Ties keep the route that was found first, so that the result does not depend on
+                // chance.
+                let is_better = best[from][to].is_none_or(|(_, known): (StateId, StateRoute)| {
                     (route.time, route.energy) < (known.time, known.energy)
                 });
                 if is_better {

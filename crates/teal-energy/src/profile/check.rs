@@ -1,32 +1,35 @@
-//! From what a person wrote to a profile that is consistent.
+//! Checks the settings that a person wrote, and makes a consistent profile of them.
 
-use super::settings::{self, Settings};
+use super::settings::{self, ProfileSettings};
 use super::{
-    Active, Burst, Electronics, Kind, Line, Media, Profile, ProfileError, Rating, Seek, Service,
-    State, StateId, Transition,
+    ActivePower, BurstEnergy, CycleRating, DeviceKind, DiskSurface, DriveElectronics, PowerState,
+    Profile, ProfileError, SeekTimes, ServiceFigures, StateId, TransferFigures, Transition,
 };
 use std::ops::Range;
-use teal_types::{Bytes, Span};
+use teal_types::{Bytes, TimeSpan};
 use toml::Spanned;
 
 /// States of one device: a bound that a [`StateId`] holds.
 const STATES_MAX: usize = 16;
 
-struct Checker<'a> {
+struct ProfileChecker<'a> {
     text: &'a str,
     sources: Vec<(String, String)>,
 }
 
-pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileError> {
-    let mut checker = Checker {
+pub(super) fn check_settings(
+    text: &str,
+    settings: ProfileSettings,
+) -> Result<Profile, ProfileError> {
+    let mut checker = ProfileChecker {
         text,
         sources: Vec::new(),
     };
     let kind = match settings.kind {
-        settings::Kind::Disk => Kind::Disk,
-        settings::Kind::Flash => Kind::Flash,
-        settings::Kind::Link => Kind::Link,
-        settings::Kind::Machine => Kind::Machine,
+        settings::KindSetting::Disk => DeviceKind::Disk,
+        settings::KindSetting::Flash => DeviceKind::Flash,
+        settings::KindSetting::Link => DeviceKind::Link,
+        settings::KindSetting::Machine => DeviceKind::Machine,
     };
     let name = settings.name.get_ref();
     if name.is_empty()
@@ -39,26 +42,30 @@ pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileEr
             "a name has lower-case letters, digits, `-` and `.` only",
         ));
     }
-    checker.belongs(kind, &settings)?;
-    let states = checker.states(&settings.state)?;
-    let transitions = checker.transitions(&settings.transition, &states)?;
+    checker.check_groups(kind, &settings)?;
+    let states = checker.check_states(&settings.state)?;
+    let transitions = checker.check_transitions(&settings.transition, &states)?;
     let profile = Profile {
         name: settings.name.into_inner(),
         title: settings.title,
         kind,
-        seek: checker.seek(settings.seek.as_ref())?,
-        rotation: checker.group("rotation", settings.rotation.as_ref(), |r| {
+        seek: checker.check_seek(settings.seek.as_ref())?,
+        rotation: checker.take_group("rotation", settings.rotation.as_ref(), |r| {
             (r.speed.0, &r.source)
         })?,
-        media: checker.media(settings.media.as_ref())?,
-        active: checker.group("active", settings.active.as_ref(), active)?,
+        media: checker.check_media(settings.media.as_ref())?,
+        active: checker.take_group("active", settings.active.as_ref(), take_active)?,
         electronics: checker
-            .group("electronics", settings.electronics.as_ref(), electronics)?
+            .take_group(
+                "electronics",
+                settings.electronics.as_ref(),
+                take_electronics,
+            )?
             .unwrap_or_default(),
-        services: checker.services(&settings.service, &states)?,
-        burst: checker.group("burst", settings.burst.as_ref(), |b| {
+        services: checker.check_services(&settings.service, &states)?,
+        burst: checker.take_group("burst", settings.burst.as_ref(), |b| {
             (
-                Burst {
+                BurstEnergy {
                     start: b.start.0,
                     power: b.power.0,
                     rate: b.rate.0,
@@ -66,8 +73,8 @@ pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileEr
                 &b.source,
             )
         })?,
-        rating: checker.rating(settings.rating.as_ref())?,
-        base: checker.group("machine", settings.machine.as_ref(), |m| {
+        rating: checker.check_rating(settings.rating.as_ref())?,
+        base: checker.take_group("machine", settings.machine.as_ref(), |m| {
             (m.base.0, &m.source)
         })?,
         sources: checker.sources,
@@ -77,9 +84,9 @@ pub(super) fn check(text: &str, settings: Settings) -> Result<Profile, ProfileEr
     Ok(profile)
 }
 
-fn active(a: &settings::Active) -> (Active, &String) {
+fn take_active(a: &settings::ActiveSettings) -> (ActivePower, &String) {
     (
-        Active {
+        ActivePower {
             seek: a.seek.0,
             rotate: a.rotate.0,
             read: a.read.0,
@@ -89,9 +96,9 @@ fn active(a: &settings::Active) -> (Active, &String) {
     )
 }
 
-fn electronics(e: &settings::Electronics) -> (Electronics, &String) {
-    let parts = Electronics {
-        overhead: e.overhead.map_or(Span::ZERO, |g| g.0),
+fn take_electronics(e: &settings::ElectronicsSettings) -> (DriveElectronics, &String) {
+    let parts = DriveElectronics {
+        overhead: e.overhead.map_or(TimeSpan::ZERO, |g| g.0),
         interface: e.interface.map(|g| g.0),
         track_buffer: e.track_buffer.map_or(Bytes::new(0), |g| g.0),
         write_cache: e.write_cache.map_or(Bytes::new(0), |g| g.0),
@@ -99,12 +106,12 @@ fn electronics(e: &settings::Electronics) -> (Electronics, &String) {
     (parts, &e.source)
 }
 
-impl Checker<'_> {
+impl ProfileChecker<'_> {
     fn refuse(&self, span: Range<usize>, problem: impl Into<String>) -> ProfileError {
-        ProfileError::at(self.text, span, problem)
+        ProfileError::at_span(self.text, span, problem)
     }
 
-    fn source(
+    fn note_source(
         &mut self,
         group: &str,
         span: Range<usize>,
@@ -120,7 +127,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn group<S, T>(
+    fn take_group<S, T>(
         &mut self,
         name: &str,
         given: Option<&Spanned<S>>,
@@ -128,12 +135,16 @@ impl Checker<'_> {
     ) -> Result<Option<T>, ProfileError> {
         let Some(given) = given else { return Ok(None) };
         let (taken, source) = take(given.get_ref());
-        self.source(name, given.span(), source)?;
+        self.note_source(name, given.span(), source)?;
         Ok(Some(taken))
     }
 
-    /// Groups stand only in profiles of the kind they describe.
-    fn belongs(&self, kind: Kind, settings: &Settings) -> Result<(), ProfileError> {
+    /// Refuses groups in profiles of a kind that they do not describe.
+    fn check_groups(
+        &self,
+        kind: DeviceKind,
+        settings: &ProfileSettings,
+    ) -> Result<(), ProfileError> {
         let span = |there: Option<Range<usize>>, name: &'static str| there.map(|span| (span, name));
         let of_disks = [
             span(settings.seek.as_ref().map(Spanned::span), "seek"),
@@ -156,9 +167,11 @@ impl Checker<'_> {
             "machine",
         )];
         let foreign: Vec<_> = match kind {
-            Kind::Disk => of_lines.into_iter().chain(of_machines).flatten().collect(),
-            Kind::Flash | Kind::Link => of_disks.into_iter().chain(of_machines).flatten().collect(),
-            Kind::Machine => of_disks
+            DeviceKind::Disk => of_lines.into_iter().chain(of_machines).flatten().collect(),
+            DeviceKind::Flash | DeviceKind::Link => {
+                of_disks.into_iter().chain(of_machines).flatten().collect()
+            }
+            DeviceKind::Machine => of_disks
                 .into_iter()
                 .chain(of_lines)
                 .chain(of_devices)
@@ -174,8 +187,11 @@ impl Checker<'_> {
         }
     }
 
-    fn states(&mut self, given: &[Spanned<settings::State>]) -> Result<Vec<State>, ProfileError> {
-        let mut states: Vec<State> = Vec::new();
+    fn check_states(
+        &mut self,
+        given: &[Spanned<settings::StateSettings>],
+    ) -> Result<Vec<PowerState>, ProfileError> {
+        let mut states: Vec<PowerState> = Vec::new();
         for entry in given {
             let state = entry.get_ref();
             if states.iter().any(|known| known.name == state.name) {
@@ -184,12 +200,12 @@ impl Checker<'_> {
                     format!("there are two states `{}`", state.name),
                 ));
             }
-            self.source(
+            self.note_source(
                 &format!("state {}", state.name),
                 entry.span(),
                 &state.source,
             )?;
-            states.push(State {
+            states.push(PowerState {
                 name: state.name.clone(),
                 power: state.power.0,
                 serves: state.serves,
@@ -198,6 +214,7 @@ impl Checker<'_> {
         if let Some(beyond) = given.get(STATES_MAX) {
             return Err(self.refuse(beyond.span(), format!("more than {STATES_MAX} states")));
         }
+        // A state that serves nothing and draws more than one that serves would never be entered.
         let most = states
             .iter()
             .filter(|state| state.serves)
@@ -223,11 +240,11 @@ impl Checker<'_> {
         Ok(states)
     }
 
-    fn known(
+    fn state_named(
         &self,
         span: Range<usize>,
         name: &str,
-        states: &[State],
+        states: &[PowerState],
     ) -> Result<StateId, ProfileError> {
         let at = states.iter().position(|state| state.name == name);
         at.and_then(|at| u8::try_from(at).ok())
@@ -245,17 +262,17 @@ impl Checker<'_> {
             })
     }
 
-    fn transitions(
+    fn check_transitions(
         &mut self,
-        given: &[Spanned<settings::Transition>],
-        states: &[State],
+        given: &[Spanned<settings::TransitionSettings>],
+        states: &[PowerState],
     ) -> Result<Vec<Transition>, ProfileError> {
         let mut all: Vec<Transition> = Vec::new();
         for entry in given {
             let way = entry.get_ref();
             let (from, to) = (
-                self.known(entry.span(), &way.from, states)?,
-                self.known(entry.span(), &way.to, states)?,
+                self.state_named(entry.span(), &way.from, states)?,
+                self.state_named(entry.span(), &way.to, states)?,
             );
             if from == to {
                 return Err(self.refuse(
@@ -270,7 +287,7 @@ impl Checker<'_> {
                 );
                 return Err(self.refuse(entry.span(), problem));
             }
-            self.source(
+            self.note_source(
                 &format!("transition {} to {}", way.from, way.to),
                 entry.span(),
                 &way.source,
@@ -284,6 +301,7 @@ impl Checker<'_> {
             });
         }
         for (entry, way) in given.iter().zip(&all) {
+            // A state without a way out would trap the device.
             if !all.iter().any(|back| back.from == way.to) {
                 let name = &states[way.to.index()].name;
                 return Err(self.refuse(
@@ -295,10 +313,10 @@ impl Checker<'_> {
         Ok(all)
     }
 
-    fn seek(
+    fn check_seek(
         &mut self,
-        given: Option<&Spanned<settings::Seek>>,
-    ) -> Result<Option<Seek>, ProfileError> {
+        given: Option<&Spanned<settings::SeekSettings>>,
+    ) -> Result<Option<SeekTimes>, ProfileError> {
         let Some(entry) = given else { return Ok(None) };
         let seek = entry.get_ref();
         let average = seek.average.0;
@@ -317,13 +335,15 @@ impl Checker<'_> {
                 ));
             }
         };
-        self.group("seek", given, |s| (Seek { average, extremes }, &s.source))
+        self.take_group("seek", given, |s| {
+            (SeekTimes { average, extremes }, &s.source)
+        })
     }
 
-    fn media(
+    fn check_media(
         &mut self,
-        given: Option<&Spanned<settings::Media>>,
-    ) -> Result<Option<Media>, ProfileError> {
+        given: Option<&Spanned<settings::MediaSettings>>,
+    ) -> Result<Option<DiskSurface>, ProfileError> {
         if let Some(entry) = given.filter(|entry| entry.get_ref().inner.0 > entry.get_ref().outer.0)
         {
             return Err(self.refuse(
@@ -331,9 +351,9 @@ impl Checker<'_> {
                 "the inner track cannot be faster than the outer",
             ));
         }
-        self.group("media", given, |m| {
+        self.take_group("media", given, |m| {
             (
-                Media {
+                DiskSurface {
                     capacity: m.capacity.0,
                     outer: m.outer.0,
                     inner: m.inner.0,
@@ -343,15 +363,15 @@ impl Checker<'_> {
         })
     }
 
-    fn services(
+    fn check_services(
         &mut self,
-        given: &[Spanned<settings::Service>],
-        states: &[State],
-    ) -> Result<Vec<Service>, ProfileError> {
-        let mut all: Vec<Service> = Vec::new();
+        given: &[Spanned<settings::ServiceSettings>],
+        states: &[PowerState],
+    ) -> Result<Vec<ServiceFigures>, ProfileError> {
+        let mut all: Vec<ServiceFigures> = Vec::new();
         for entry in given {
             let service = entry.get_ref();
-            let state = self.known(entry.span(), &service.state, states)?;
+            let state = self.state_named(entry.span(), &service.state, states)?;
             if !states[state.index()].serves {
                 return Err(self.refuse(
                     entry.span(),
@@ -364,43 +384,43 @@ impl Checker<'_> {
                     format!("there are two services in `{}`", service.state),
                 ));
             }
-            self.source(
+            self.note_source(
                 &format!("service {}", service.state),
                 entry.span(),
                 &service.source,
             )?;
-            let read = Line {
+            let read = TransferFigures {
                 latency: service.read_latency.0,
                 rate: service.read_rate.0,
                 power: service.read_power.0,
                 picojoules_per_byte: service.read_picojoules_per_byte,
             };
-            let write = Line {
+            let write = TransferFigures {
                 latency: service.write_latency.0,
                 rate: service.write_rate.0,
                 power: service.write_power.0,
                 picojoules_per_byte: service.write_picojoules_per_byte,
             };
-            all.push(Service { state, read, write });
+            all.push(ServiceFigures { state, read, write });
         }
         Ok(all)
     }
 
-    fn rating(
+    fn check_rating(
         &mut self,
-        given: Option<&Spanned<settings::Rating>>,
-    ) -> Result<Option<Rating>, ProfileError> {
+        given: Option<&Spanned<settings::RatingSettings>>,
+    ) -> Result<Option<CycleRating>, ProfileError> {
         if let Some(entry) = given {
             let rating = entry.get_ref();
-            if rating.cycles == 0 || rating.life.0 == Span::ZERO {
+            if rating.cycles == 0 || rating.life.0 == TimeSpan::ZERO {
                 return Err(
                     self.refuse(entry.span(), "a rating needs cycles and a life above zero")
                 );
             }
         }
-        self.group("rating", given, |r| {
+        self.take_group("rating", given, |r| {
             (
-                Rating {
+                CycleRating {
                     cycles: r.cycles,
                     life: r.life.0,
                 },

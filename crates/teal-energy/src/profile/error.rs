@@ -1,4 +1,4 @@
-//! What is wrong with a profile, and where.
+//! The error of a profile that is refused, with its place in the text.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ pub struct ProfileError {
     pub line: usize,
     /// Character within the line, from 1.
     pub column: usize,
-    /// What is wrong there, in words.
+    /// The problem there, in words.
     pub problem: String,
 }
 
 impl ProfileError {
     /// A problem with the bytes `span` of `text`.
-    pub(super) fn at(text: &str, span: Range<usize>, problem: impl Into<String>) -> Self {
+    pub(super) fn at_span(text: &str, span: Range<usize>, problem: impl Into<String>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let column = before
@@ -33,20 +33,23 @@ impl ProfileError {
         }
     }
 
-    /// Returns what the parser said, with the nearest known name where a field or word is unknown.
-    pub(super) fn parsing(text: &str, said: &toml::de::Error) -> Self {
+    /// Makes an error of the parser's, with the nearest known name where a field or word is
+    /// unknown.
+    pub(super) fn from_parser(text: &str, said: &toml::de::Error) -> Self {
         let mut problem = said.message().to_owned();
         if problem.starts_with("unknown field") || problem.starts_with("unknown variant") {
+            // The parser quotes the unknown name first, and then the known ones.
             let mut quoted = problem.split('`').skip(1).step_by(2);
             let given = quoted.next().unwrap_or_default();
             let distance = |known: &&str| strsim::damerau_levenshtein(given, known);
             let nearest = quoted
                 .min_by_key(distance)
+                // A name that differs in more than half of its letters is no help.
                 .filter(|known| distance(known) <= known.len().div_ceil(2));
             if let Some(nearest) = nearest {
                 problem = format!("{problem}; did you mean `{nearest}`?");
             }
         }
-        Self::at(text, said.span().unwrap_or(0..0), problem)
+        Self::at_span(text, said.span().unwrap_or(0..0), problem)
     }
 }

@@ -61,24 +61,24 @@ fn every_shipped_profile_is_sound_and_says_where_its_figures_come_from() {
         );
     }
     assert!(Profile::shipped_names().count() >= 20);
-    assert_eq!(Profile::shipped("nothing"), None);
+    assert_eq!(Profile::find_shipped("nothing"), None);
 }
 
 #[test]
 fn a_good_profile_is_taken_as_it_stands() {
     let profile = Profile::parse(GOOD).unwrap();
     let (idle, standby) = (
-        profile.state("idle").unwrap(),
-        profile.state("standby").unwrap(),
+        profile.state_named("idle").unwrap(),
+        profile.state_named("standby").unwrap(),
     );
     assert_eq!(
-        (idle.index(), standby.index(), profile.state("sleep")),
+        (idle.index(), standby.index(), profile.state_named("sleep")),
         (0, 1, None)
     );
-    assert_eq!(profile.transitions[1].energy, Energy::joules(6));
+    assert_eq!(profile.transitions[1].energy, Energy::from_joules(6));
     assert_eq!(
         profile.seek.unwrap().extremes,
-        Some((Span::millis(1), Span::millis(20)))
+        Some((TimeSpan::from_millis(1), TimeSpan::from_millis(20)))
     );
     assert_eq!(
         (profile.rotation, profile.active, profile.burst),

@@ -1,13 +1,14 @@
-//! What a simulation found.
+//! The result of a simulation.
 //!
 //! # Guarantees
-//! 1. [`Report::total`] is the sum of the devices' ledgers and of [`Report::waited`].
+//! 1. [`SimulationReport::total_energy`] is the sum of the devices' ledgers and of
+//!    [`SimulationReport::waited`].
 
-use crate::ledger::{Entry, Ledger};
-use crate::policy::Trigger;
+use crate::ledger::{EnergyLedger, LedgerEntry};
+use crate::policy::FlushTrigger;
 use crate::profile::StateId;
 use std::collections::BTreeMap;
-use teal_types::{Energy, Span, Time};
+use teal_types::{Energy, Time, TimeSpan};
 
 /// One device's part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,12 +16,12 @@ pub struct DeviceReport {
     /// Name of its profile, which its joules are modelled by.
     pub name: String,
     /// Its energy, by use.
-    pub ledger: Ledger,
+    pub ledger: EnergyLedger,
     /// Names of its states, by their numbers.
     pub states: Vec<String>,
     /// Reads it served.
     pub reads: u64,
-    /// How often it was taken from a state that does not serve to one that does.
+    /// The number of times it was taken from a state that does not serve to one that does.
     pub starts: u64,
     /// When each of them began.
     pub started: Vec<Time>,
@@ -29,74 +30,76 @@ pub struct DeviceReport {
     /// Stops that the budget refused.
     pub refused: u64,
     /// Bursts, by their reason.
-    pub flushes: BTreeMap<Trigger, u64>,
-    /// The longest by which a burst began after the age of its oldest change: the device was asleep
-    /// or busy.
-    pub late: Span,
+    pub flushes: BTreeMap<FlushTrigger, u64>,
+    /// The longest time by which a burst began after the age of its oldest change, because the
+    /// device was asleep or busy.
+    pub late: TimeSpan,
 }
 
-/// What a simulation found.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct SimulationReport {
     /// The policy's name.
     pub policy: &'static str,
-    /// From the beginning to the end of all work.
-    pub elapsed: Span,
-    /// In which somebody waited, for each device.
-    pub waiting: Span,
-    /// What the machine drew meanwhile.
+    /// The time from the beginning to the end of all work.
+    pub elapsed: TimeSpan,
+    /// The time in which a program waited, summed over the devices.
+    pub waiting: TimeSpan,
+    /// The energy that the machine drew meanwhile.
     pub waited: Energy,
-    /// Everything in its lowest state all the time.
+    /// The energy of all devices, had they been in their lowest states all the time.
     pub floor: Energy,
-    /// Each read, from asking to answer, in the order of the answers.
-    pub delays: Vec<Span>,
-    /// Of these, reads of data that only one device held.
-    pub sole: Span,
-    /// What reads took longer than with every device awake and free; of all but the cold ones.
-    pub added: Span,
-    /// Reads of data that only one device held, which did not serve when it was asked.
-    pub cold: Vec<Span>,
+    /// The delay of each read, from request to answer, in the order of the answers.
+    pub delays: Vec<TimeSpan>,
+    /// The delay of reads of data that only one device held.
+    pub sole: TimeSpan,
+    /// The time that reads took longer than with every device awake and free, without the cold
+    /// ones.
+    pub added: TimeSpan,
+    /// The delays of cold reads: only one device held the data, and it did not serve when it was
+    /// asked.
+    pub cold: Vec<TimeSpan>,
     /// The devices.
     pub devices: Vec<DeviceReport>,
 }
 
 impl DeviceReport {
-    /// Its account, with words for what it was used for.
-    pub fn uses(&self) -> impl Iterator<Item = (String, Entry)> {
+    /// Returns its account, with the uses in words.
+    pub fn named_uses(&self) -> impl Iterator<Item = (String, LedgerEntry)> {
         let name = |state: StateId| self.states.get(state.index()).map_or("?", String::as_str);
         self.ledger
             .entries()
-            .map(move |(used, entry)| (used.name(name), entry))
+            .map(move |(used, entry)| (used.describe_use(name), entry))
     }
 }
 
-impl Report {
-    /// All energy.
-    pub fn total(&self) -> Energy {
+impl SimulationReport {
+    /// Returns the energy of all devices and of the machine.
+    pub fn total_energy(&self) -> Energy {
         self.devices
             .iter()
-            .map(|device| device.ledger.total())
+            .map(|device| device.ledger.total_energy())
             .sum::<Energy>()
             + self.waited
     }
 
-    /// All reads together.
-    pub fn delay(&self) -> Span {
+    /// Returns the delay of all reads together.
+    pub fn total_delay(&self) -> TimeSpan {
         self.delays.iter().copied().sum()
     }
 
-    /// The delay that so many reads of a thousand do not exceed.
-    pub fn delay_at(&self, thousandths: usize) -> Span {
+    /// Returns the delay that so many reads of a thousand do not exceed.
+    pub fn delay_at(&self, thousandths: usize) -> TimeSpan {
         let mut sorted = self.delays.clone();
         sorted.sort_unstable();
         let at = (sorted.len() * thousandths)
             .div_ceil(1000)
             .saturating_sub(1);
-        sorted.get(at).copied().unwrap_or(Span::ZERO)
+        sorted.get(at).copied().unwrap_or(TimeSpan::ZERO)
     }
 
-    /// Starts of all devices.
-    pub fn starts(&self) -> u64 {
+    /// Returns the number of starts of all devices.
+    pub fn total_starts(&self) -> u64 {
         self.devices.iter().map(|device| device.starts).sum()
     }
 }

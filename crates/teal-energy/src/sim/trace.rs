@@ -1,92 +1,93 @@
-//! What happens to a machine: reads with the devices that hold the data, writes with the devices
-//! that want it, signals.
+//! The events of a machine: reads with the devices that hold the data, writes with the devices that
+//! want it, signals.
 //!
 //! # Guarantees
 //! 1. Events are in the order of their times; the trace ends no earlier than its last event.
-//! 2. Who holds what does not depend on the policy: [`Contents`] works it out beforehand, by the
-//!    longest that a change may wait. So every policy, and the bound, is given the same reads.
+//! 2. The devices that hold an object do not depend on the policy: [`CopyTracker`] works them out
+//!    beforehand, by the longest that a change may wait. So every policy, and the bound, is given
+//!    the same reads.
 
-use crate::device::{Device, DeviceId, DeviceSet};
-use crate::policy::Signal;
+use crate::device::{DeviceId, DeviceModel, DeviceSet};
+use crate::policy::MachineSignal;
 use std::collections::BTreeMap;
 use teal_types::Time;
 
-/// One thing that happens.
+/// One action of the outside world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// Somebody reads and waits.
+pub enum EventAction {
+    /// A program reads and waits.
     Read {
         /// The object.
         object: u64,
-        /// Where in it.
+        /// The offset in it.
         offset: u64,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
-        /// Devices that hold it; none: it is in memory.
+        /// The devices that hold it; none if it is in memory.
         copies: DeviceSet,
     },
-    /// Somebody writes, and does not wait: the change goes to the queues of these devices.
+    /// A program writes, and does not wait: the change goes to the queues of these devices.
     Write {
         /// The object.
         object: u64,
-        /// How much has to be written of it.
+        /// The number of bytes of it that have to be written.
         bytes: u64,
-        /// Where it has to go.
+        /// The devices it has to go to.
         sinks: DeviceSet,
     },
     /// Anything else.
-    Signal(Signal),
+    Signal(MachineSignal),
 }
 
-/// When what happens.
+/// An action and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
-    /// When.
+pub struct MachineEvent {
+    /// The time.
     pub at: Time,
-    /// What.
-    pub what: What,
+    /// The action.
+    pub action: EventAction,
 }
 
 /// A trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Trace {
-    pub(super) events: Vec<Event>,
+pub struct MachineTrace {
+    pub(super) events: Vec<MachineEvent>,
     pub(super) end: Time,
 }
 
-impl Trace {
+impl MachineTrace {
     /// Puts events in order. The trace ends at `end`, or with its last event.
-    pub fn new(mut events: Vec<Event>, end: Time) -> Self {
+    pub fn new(mut events: Vec<MachineEvent>, end: Time) -> Self {
         events.sort_by_key(|event| event.at);
         let end = events.last().map_or(end, |last| last.at.max(end));
         Self { events, end }
     }
 
-    /// The events, in order.
-    pub fn events(&self) -> &[Event] {
+    /// Returns the events in the order of their times.
+    pub fn events(&self) -> &[MachineEvent] {
         &self.events
     }
 
-    /// When it ends.
+    /// Returns the time at which it ends.
     pub fn end(&self) -> Time {
         self.end
     }
 }
 
-/// Works out who holds what while a trace is made.
+/// Works out which devices hold which objects while a trace is made.
 #[derive(Debug, Clone)]
-pub struct Contents {
+pub struct CopyTracker {
     sinks: Vec<(DeviceId, Option<crate::device::QueueLimits>)>,
     initial: DeviceSet,
     keepers: DeviceSet,
-    /// By object: each device from when on.
-    held: BTreeMap<u64, Vec<(DeviceId, Time)>>,
+    /// By object: the devices that hold it, each with the time from which on it does.
+    copies: BTreeMap<u64, Vec<(DeviceId, Time)>>,
 }
 
-impl Contents {
+impl CopyTracker {
     /// At first every object is on the devices of `initial`; what is read elsewhere is copied to
     /// those of `keepers`.
-    pub fn new(devices: &[Device], initial: DeviceSet, keepers: DeviceSet) -> Self {
+    pub fn new(devices: &[DeviceModel], initial: DeviceSet, keepers: DeviceSet) -> Self {
         let sinks = devices
             .iter()
             .enumerate()
@@ -95,18 +96,18 @@ impl Contents {
             sinks: sinks.collect(),
             initial,
             keepers,
-            held: BTreeMap::new(),
+            copies: BTreeMap::new(),
         }
     }
 
     /// Puts an object on these devices, and no others, from the beginning.
-    pub fn place(&mut self, object: u64, devices: DeviceSet) {
-        self.held
+    pub fn place_copies(&mut self, object: u64, devices: DeviceSet) {
+        self.copies
             .insert(object, devices.iter().map(|id| (id, Time::ZERO)).collect());
     }
 
-    fn copies(&self, at: Time, object: u64) -> DeviceSet {
-        match self.held.get(&object) {
+    fn copies_at(&self, at: Time, object: u64) -> DeviceSet {
+        match self.copies.get(&object) {
             None => self.initial,
             Some(held) => held
                 .iter()
@@ -116,12 +117,18 @@ impl Contents {
         }
     }
 
-    /// Returns what a read of an object becomes: the read, and copies to the keepers that lack it.
-    pub fn read(&mut self, at: Time, object: u64, offset: u64, bytes: u64) -> Vec<Event> {
-        let copies = self.copies(at, object);
-        let mut events = vec![Event {
+    /// Returns the events of a read of an object: the read, and copies to the keepers that lack it.
+    pub fn read_events(
+        &mut self,
+        at: Time,
+        object: u64,
+        offset: u64,
+        bytes: u64,
+    ) -> Vec<MachineEvent> {
+        let copies = self.copies_at(at, object);
+        let mut events = vec![MachineEvent {
             at,
-            what: What::Read {
+            action: EventAction::Read {
                 object,
                 offset,
                 bytes,
@@ -129,20 +136,22 @@ impl Contents {
             },
         }];
         let known = self
-            .held
+            .copies
             .entry(object)
             .or_insert_with(|| self.initial.iter().map(|id| (id, Time::ZERO)).collect());
+        // Content that is read elsewhere is copied to the keepers that lack it.
         let lacking = self
             .keepers
             .iter()
             .filter(|id| !known.iter().any(|(has, _)| has == id));
         let lacking: DeviceSet = lacking.collect();
         if !lacking.is_empty() && !copies.is_empty() {
-            let ages = self.sinks.iter().filter(|(id, _)| lacking.has(*id));
+            // A keeper can serve the object when its burst must have been written at the latest.
+            let ages = self.sinks.iter().filter(|(id, _)| lacking.contains(*id));
             known.extend(ages.filter_map(|(id, queue)| Some((*id, at + (*queue)?.age))));
-            events.push(Event {
+            events.push(MachineEvent {
                 at,
-                what: What::Write {
+                action: EventAction::Write {
                     object,
                     bytes,
                     sinks: lacking,
@@ -152,19 +161,19 @@ impl Contents {
         events
     }
 
-    /// Returns what a write of an object becomes. Until a device must have it, it is read
+    /// Returns the event of a write of an object. Until a device must have it, it is read
     /// elsewhere, at first from memory.
-    pub fn write(&mut self, at: Time, object: u64, bytes: u64) -> Event {
+    pub fn write_event(&mut self, at: Time, object: u64, bytes: u64) -> MachineEvent {
         let queues = self
             .sinks
             .iter()
             .filter_map(|(id, queue)| Some((*id, at + (*queue)?.age)));
         let held: Vec<_> = queues.collect();
         let sinks = held.iter().map(|(id, _)| *id).collect();
-        self.held.insert(object, held);
-        Event {
+        self.copies.insert(object, held);
+        MachineEvent {
             at,
-            what: What::Write {
+            action: EventAction::Write {
                 object,
                 bytes,
                 sinks,

@@ -1,11 +1,11 @@
-//! Mounting beneath a mount whose server has died, before that goes: nobody ever sees the bare
-//! directory, nor writes into it.
+//! Mounting beneath a dead mount before that goes: programs never see the bare directory, nor write
+//! into it.
 //!
 //! # How
-//! The kernel makes a mount that lies nowhere yet, which is then moved beneath what lies at the
-//! mount point (since Linux 6.5). Taking the dead mount away shows the new one.
+//! The kernel makes a mount that lies nowhere yet, which is then moved beneath the one at the mount
+//! point (since Linux 6.5). Taking the dead mount away shows the new one.
 
-use super::{BLOCK_SIZE, MountOptions, SUBTYPE};
+use super::options::{BLOCK_SIZE, FuseMountOptions, SUBTYPE};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
@@ -21,9 +21,14 @@ const BENEATH: MoveMountFlags = MoveMountFlags::from_bits_retain(0x200);
 /// Mounts over the connection `device` in the place of the dead mount at `point`.
 ///
 /// # Errors
-/// [`Errno::INVAL`] or [`Errno::NOSYS`] where the kernel cannot; whatever it said, the dead mount
-/// is where it was.
-pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> Result<(), Errno> {
+/// Returns [`Errno::INVAL`] or [`Errno::NOSYS`] if the kernel cannot do this; after any error, the
+/// dead mount is still there.
+pub(super) fn mount_beneath(
+    device: impl AsFd,
+    point: &Path,
+    options: &FuseMountOptions,
+) -> Result<(), Errno> {
+    // The new mount API takes the options one by one, and makes a mount that lies nowhere yet.
     let context = fsopen(
         if options.block_device {
             "fuseblk"
@@ -53,11 +58,18 @@ pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> 
         (options.default_permissions, "default_permissions"),
         (options.read_only, "ro"),
     ];
-    for (_, name) in flags.into_iter().filter(|(is_set, _)| *is_set) {
-        fsconfig_set_flag(&context, name)?;
+    for (is_set, name) in flags {
+        if is_set {
+            fsconfig_set_flag(&context, name)?;
+        }
     }
     fsconfig_create(&context)?;
-    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(options))?;
+    let mount = fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        mount_attributes(options),
+    )?;
+    // An empty path names the mount itself, which has no place in the tree yet.
     move_mount(
         &mount,
         "",
@@ -65,18 +77,22 @@ pub(super) fn mount(device: impl AsFd, point: &Path, options: &MountOptions) -> 
         point,
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | BENEATH,
     )?;
+    // The dead mount goes; the new one beneath it shows.
     unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
 }
 
-fn attributes(options: &MountOptions) -> MountAttrFlags {
-    [
+fn mount_attributes(options: &FuseMountOptions) -> MountAttrFlags {
+    let mut attributes = MountAttrFlags::empty();
+    for (is_set, flag) in [
         (options.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
         (options.nosuid, MountAttrFlags::MOUNT_ATTR_NOSUID),
         (options.nodev, MountAttrFlags::MOUNT_ATTR_NODEV),
         (options.noexec, MountAttrFlags::MOUNT_ATTR_NOEXEC),
         (options.noatime, MountAttrFlags::MOUNT_ATTR_NOATIME),
-    ]
-    .into_iter()
-    .filter_map(|(is_set, flag)| is_set.then_some(flag))
-    .fold(MountAttrFlags::empty(), |all, flag| all | flag)
+    ] {
+        if is_set {
+            attributes |= flag;
+        }
+    }
+    attributes
 }

@@ -1,11 +1,14 @@
 //! Mounting as a user, through the set-user-id program `fusermount3`.
 //!
 //! # How
-//! 1. It opens the device and mounts, then hands the descriptor over a socket (`_FUSE_COMMFD`). The
-//!    socket is its standard input, so that no descriptor must be inherited by number.
-//! 2. What went wrong it only says in words; those are searched for what callers tell apart.
+//! 1. The program opens the device and mounts, then hands the descriptor over a socket
+//!    (`_FUSE_COMMFD`). The socket is its standard input, so that no descriptor must be inherited
+//!    by number.
+//! 2. The program reports failures in words only; those are searched for the cases that callers
+//!    tell apart.
 
-use super::{MountError, MountOptions, SUBTYPE, Unmount, UnmountError};
+use super::error::{MountError, UnmountError};
+use super::options::{FuseMountOptions, SUBTYPE, UnmountMode};
 use crate::transport::DevFuse;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -20,12 +23,17 @@ use std::process::{Command, Stdio};
 
 const PROGRAM: &str = "fusermount3";
 
-pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, MountError> {
+pub(super) fn mount_as_user(
+    point: &Path,
+    options: &FuseMountOptions,
+) -> Result<DevFuse, MountError> {
+    // Asked first, since the program's message for this differs between versions.
     if !std::fs::metadata(crate::transport::DEV_FUSE)
         .is_ok_and(|device| device.file_type().is_char_device())
     {
         return Err(MountError::NoDevice);
     }
+    // The program refuses it too, in words that are searched less surely.
     if options.block_device {
         let message = "fuseblk needs root".to_owned();
         return Err(MountError::Denied {
@@ -44,13 +52,14 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
         None,
     )
     .map_err(|errno| system(errno.into()))?;
-    // The command keeps its end open, so it must go before the answer is awaited; the output holds
-    // none.
+    // The command keeps its end of the socket open, so it must be dropped before the answer is
+    // awaited; `output` holds none.
     let output = Command::new(PROGRAM)
         .arg("-o")
-        .arg(words(options))
+        .arg(option_argument(options))
         .arg("--")
         .arg(point)
+        // Messages are searched below, so they must not be translated.
         .env("_FUSE_COMMFD", "0")
         .env("LC_ALL", "C")
         .stdin(Stdio::from(theirs))
@@ -64,9 +73,9 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
         })?;
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if !output.status.success() {
-        return Err(refused(point, message));
+        return Err(refusal_error(point, message));
     }
-    match receive(&ours).map_err(system)? {
+    match receive_descriptor(&ours).map_err(system)? {
         Some(fd) => Ok(DevFuse::from_fd(fd)),
         None => Err(MountError::Fusermount {
             message: format!("no descriptor was handed over: {message}"),
@@ -74,8 +83,13 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<DevFuse, Mou
     }
 }
 
-pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
-    let lazy: &[&str] = if how == Unmount::Detach { &["-z"] } else { &[] };
+pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), UnmountError> {
+    // Lazily: out of the tree now, and gone when its last file is closed.
+    let lazy: &[&str] = if how == UnmountMode::Detach {
+        &["-z"]
+    } else {
+        &[]
+    };
     let system = |source| UnmountError::System {
         point: point.to_owned(),
         source,
@@ -92,6 +106,7 @@ pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    // The program has one exit code for all failures; only its words tell.
     if message.contains("busy") {
         return Err(UnmountError::Busy {
             point: point.to_owned(),
@@ -100,16 +115,20 @@ pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), UnmountError> {
     Err(system(io::Error::other(message)))
 }
 
-/// The argument of `-o`. In the source, commas and backslashes are escaped.
-fn words(options: &MountOptions) -> String {
+/// Returns the argument of `-o`. In the source, commas and backslashes are escaped, so that it
+/// cannot smuggle in options.
+fn option_argument(options: &FuseMountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
-    let general = options.general().map(|(_, name)| name.to_owned());
     let mut words = vec![format!("fsname={source}"), format!("subtype={SUBTYPE}")];
-    words.extend(general.chain(options.fuse_options()));
+    for (_, name) in options.general_flags() {
+        words.push(name.to_owned());
+    }
+    words.extend(options.fuse_options());
     words.join(",")
 }
 
-fn refused(point: &Path, message: String) -> MountError {
+/// Sorts out the message of a failed mount.
+fn refusal_error(point: &Path, message: String) -> MountError {
     let point = point.to_owned();
     let says = |word| message.to_ascii_lowercase().contains(word);
     if says("permitted") || says("permission") || says("allow_other") || says("no write access") {
@@ -123,9 +142,11 @@ fn refused(point: &Path, message: String) -> MountError {
     }
 }
 
-fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+/// Receives the descriptor of the mount; `None` if the program ended without sending one.
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
+    // A descriptor travels with at least one byte.
     let mut byte = [0];
     rustix::io::retry_on_intr(|| {
         recvmsg(
@@ -150,17 +171,20 @@ mod tests {
 
     #[test]
     fn a_source_cannot_smuggle_in_options() {
-        let options = MountOptions {
+        let options = FuseMountOptions {
             source: r"a,allow_other\".into(),
             read_only: true,
             ..Default::default()
         };
-        assert_eq!(words(&options), r"fsname=a\,allow_other\\,subtype=teal,ro");
+        assert_eq!(
+            option_argument(&options),
+            r"fsname=a\,allow_other\\,subtype=teal,ro"
+        );
     }
 
     #[test]
     fn what_fusermount_says_is_told_apart() {
-        let told = |message: &str| refused(Path::new("/m"), message.to_owned());
+        let told = |message: &str| refusal_error(Path::new("/m"), message.to_owned());
         assert!(matches!(
             told("fusermount3: mount failed: Operation not permitted"),
             MountError::Denied { .. }
@@ -200,10 +224,10 @@ mod tests {
             SendFlags::empty(),
         )
         .unwrap();
-        assert!(receive(&ours).unwrap().is_some());
+        assert!(receive_descriptor(&ours).unwrap().is_some());
         drop(theirs);
         assert!(
-            receive(&ours).unwrap().is_none(),
+            receive_descriptor(&ours).unwrap().is_none(),
             "an end of file holds no descriptor"
         );
     }

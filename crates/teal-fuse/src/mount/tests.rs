@@ -1,11 +1,12 @@
 //! What is refused before anything is mounted, and what is handed to the kernel.
 
 use super::*;
+use rustix::mount::MountFlags;
 
 #[test]
 fn what_cannot_be_mounted_on_is_told_apart() {
     let dir = tempfile::tempdir().unwrap();
-    let options = MountOptions::default();
+    let options = FuseMountOptions::default();
     let missing = mount(&dir.path().join("none"), &options).unwrap_err();
     assert!(matches!(missing, MountError::Missing { .. }), "{missing}");
     let file = dir.path().join("file");
@@ -21,7 +22,7 @@ fn what_cannot_be_mounted_on_is_told_apart() {
 
 #[test]
 fn errors_name_the_place_and_the_remedy() {
-    let at = |errno| MountError::at(Path::new("/m"), errno).to_string();
+    let at = |errno| MountError::from_errno(Path::new("/m"), errno).to_string();
     assert_eq!(at(Errno::PERM), "mounting at /m is not permitted");
     assert_eq!(at(Errno::BUSY), "/m or its device is busy");
     assert!(at(Errno::NOTCONN).contains("umount -l"));
@@ -30,7 +31,7 @@ fn errors_name_the_place_and_the_remedy() {
 
 #[test]
 fn options_reach_the_kernel_each_in_its_form() {
-    let options = MountOptions {
+    let options = FuseMountOptions {
         source: "pool".into(),
         allow_other: true,
         default_permissions: true,
@@ -43,17 +44,20 @@ fn options_reach_the_kernel_each_in_its_form() {
         options.fuse_options(),
         ["allow_other", "default_permissions", "max_read=8192"]
     );
-    assert_eq!(options.flags(), MountFlags::RDONLY | MountFlags::NOATIME);
-    assert!(MountOptions::default().fuse_options().is_empty());
+    assert_eq!(
+        options.mount_flags(),
+        MountFlags::RDONLY | MountFlags::NOATIME
+    );
+    assert!(FuseMountOptions::default().fuse_options().is_empty());
 }
 
 #[test]
 fn only_its_own_mount_is_ever_taken_away() {
     let dir = tempfile::tempdir().unwrap();
-    let stale = Unmounter {
+    let stale = UnmountHandle {
         point: dir.path().to_owned(),
         device: DeviceNumber(makedev(0, 0)),
     };
-    stale.unmount(Unmount::IfIdle).unwrap();
+    stale.unmount(UnmountMode::IfIdle).unwrap();
     assert!(dir.path().is_dir());
 }

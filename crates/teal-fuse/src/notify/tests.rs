@@ -5,7 +5,7 @@ use crate::session::InitConfig;
 use crate::transport::memory_pair;
 use std::sync::Arc;
 
-fn sent(flags: InitFlags, tell: impl Fn(&Notifier) -> Result<bool, Errno>) -> (i32, Vec<u8>) {
+fn sent(flags: InitFlags, tell: impl Fn(&KernelNotifier) -> Result<bool, Errno>) -> (i32, Vec<u8>) {
     let (transport, kernel) = memory_pair();
     let offer = crate::request::InitRequest {
         major: 7,
@@ -15,7 +15,7 @@ fn sent(flags: InitFlags, tell: impl Fn(&Notifier) -> Result<bool, Errno>) -> (i
     };
     let negotiated = InitConfig::default().negotiate(&offer);
     let transport: Arc<dyn Transport> = Arc::new(transport);
-    let notifier = Notifier::new(Arc::downgrade(&transport), negotiated);
+    let notifier = KernelNotifier::new(Arc::downgrade(&transport), negotiated);
     assert_eq!(tell(&notifier), Ok(true));
     drop(transport);
     assert_eq!(
@@ -23,7 +23,7 @@ fn sent(flags: InitFlags, tell: impl Fn(&Notifier) -> Result<bool, Errno>) -> (i
         Err(Errno::NODEV),
         "no connection is kept alive"
     );
-    let message = kernel.message().unwrap();
+    let message = kernel.receive_message().unwrap();
     assert_eq!(message.unique, 0, "a notification answers nothing");
     (message.error, message.body)
 }
@@ -60,11 +60,11 @@ fn golden_notifications() {
         (3, name(&[3, 2 | 1 << 32]))
     );
     assert_eq!(
-        sent(none, |n| n.delete(node, NodeId::new(4), b"ab")),
+        sent(none, |n| n.notify_delete(node, NodeId::new(4), b"ab")),
         (6, name(&[3, 4, 2]))
     );
     let store = [numbers(&[3, 4, 2]), b"xy".to_vec()].concat();
-    assert_eq!(sent(none, |n| n.store(node, 4, b"xy")), (4, store));
+    assert_eq!(sent(none, |n| n.store_data(node, 4, b"xy")), (4, store));
     let raised = [numbers(&[3, 8, 1]), vec![0]].concat();
     assert_eq!(
         sent(none, |n| n.raise_size(node, 9)),
@@ -72,7 +72,7 @@ fn golden_notifications() {
         "the byte before the end, which nobody can read"
     );
     assert_eq!(sent(none, |n| n.poll_wakeup(9)), (1, numbers(&[9])));
-    assert_eq!(sent(none, Notifier::increment_epoch), (8, Vec::new()));
+    assert_eq!(sent(none, KernelNotifier::increment_epoch), (8, Vec::new()));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn offsets_beyond_what_a_file_can_have_are_refused() {
         flags: InitFlags::empty(),
     };
     let transport: Arc<dyn Transport> = Arc::new(transport);
-    let notifier = Notifier::new(
+    let notifier = KernelNotifier::new(
         Arc::downgrade(&transport),
         InitConfig::default().negotiate(&offer),
     );

@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. Never longer than the size the kernel asked for; an entry that does not fit changes nothing.
 
-use super::Entry;
+use super::LookupEntry;
 use crate::abi::fuse_entry_out;
 use crate::session::InitConfig;
 use std::mem::size_of;
@@ -28,7 +28,7 @@ pub struct DirBuffer {
 }
 
 impl DirBuffer {
-    /// A buffer for the `size` of the request, at most [`InitConfig::MAX_WRITE`].
+    /// Makes a buffer for the `size` of the request, at most [`InitConfig::MAX_WRITE`].
     pub fn new(size: u32) -> Self {
         let limit = size.min(InitConfig::MAX_WRITE) as usize;
         Self {
@@ -37,27 +37,27 @@ impl DirBuffer {
         }
     }
 
-    /// Appends an entry for `READDIR`. `cookie` is where a listing goes on behind it. Returns
-    /// whether the buffer is full, and the entry not in it.
+    /// Appends an entry for `READDIR`. `cookie` is the position behind it, from which a listing
+    /// goes on. Returns whether the buffer is full, and the entry not in it.
     #[must_use]
     pub fn push(&mut self, object: ObjectNo, cookie: u64, kind: FileType, name: &[u8]) -> bool {
-        self.append(&[], object, cookie, kind, name)
+        self.append_entry(&[], object, cookie, kind, name)
     }
 
-    /// Appends an entry for `READDIRPLUS`; `None` for `.`, `..` and what the kernel shall look up
-    /// itself. Each `Some` that was appended counts one lookup, except `.` and `..`. Returns as
-    /// [`DirBuffer::push`].
+    /// Appends an entry for `READDIRPLUS`; `None` for `.`, `..` and names that the kernel shall
+    /// look up itself. Each `Some` that was appended counts one lookup, except `.` and `..`.
+    /// Returns as [`DirBuffer::push`].
     #[must_use]
     pub fn push_plus(
         &mut self,
-        entry: Option<&Entry>,
+        entry: Option<&LookupEntry>,
         object: ObjectNo,
         cookie: u64,
         kind: FileType,
         name: &[u8],
     ) -> bool {
         let out = entry.map_or_else(fuse_entry_out::default, |entry| entry.to_wire());
-        self.append(out.as_bytes(), object, cookie, kind, name)
+        self.append_entry(out.as_bytes(), object, cookie, kind, name)
     }
 
     /// Returns whether nothing was appended; the kernel takes that for the end of the directory.
@@ -69,7 +69,9 @@ impl DirBuffer {
         &self.bytes
     }
 
-    fn append(
+    /// Appends one entry, padded to eight bytes as the kernel reads it. Returns whether it did not
+    /// fit.
+    fn append_entry(
         &mut self,
         before: &[u8],
         object: ObjectNo,
@@ -77,11 +79,15 @@ impl DirBuffer {
         kind: FileType,
         name: &[u8],
     ) -> bool {
-        let end = (self.bytes.len() + before.len() + size_of::<DirentHead>() + name.len())
-            .next_multiple_of(8);
+        let start = self.bytes.len();
+        debug_assert!(start.is_multiple_of(8), "entries are padded");
+        let unpadded = before.len() + size_of::<DirentHead>() + name.len();
+        let end = (start + unpadded).next_multiple_of(8);
+        // A name beyond 32 bits does not exist; it counts as one that does not fit.
         let Ok(namelen) = u32::try_from(name.len()) else {
             return true;
         };
+        // The kernel asks again from the last cookie, with an empty buffer.
         if end > self.limit {
             return true;
         }
@@ -95,6 +101,7 @@ impl DirBuffer {
         self.bytes.extend_from_slice(head.as_bytes());
         self.bytes.extend_from_slice(name);
         self.bytes.resize(end, 0);
+        debug_assert!(self.bytes.len() <= self.limit);
         false
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::request::{LockKind, NodeId, Unique};
-use crate::transport::{MemoryKernel, Message, memory_pair};
+use crate::transport::{MemoryKernel, ServerMessage, memory_pair};
 use teal_types::{FileType, ObjectNo, Timestamp};
 
 const ATTR: Attr = Attr {
@@ -21,9 +21,9 @@ const ATTR: Attr = Attr {
     btime: Timestamp { secs: 4, nanos: 4 },
 };
 
-fn pending(opcode: u32) -> (Reply, MemoryKernel) {
+fn pending(opcode: u32) -> (ReplySender, MemoryKernel) {
     let (transport, kernel) = memory_pair();
-    let header = Header {
+    let header = RequestHeader {
         unique: Unique::new(8),
         opcode,
         node: NodeId::ROOT,
@@ -31,20 +31,20 @@ fn pending(opcode: u32) -> (Reply, MemoryKernel) {
         gid: 0,
         pid: 0,
     };
-    (Reply::new(Arc::new(transport), &header), kernel)
+    (ReplySender::new(Arc::new(transport), &header), kernel)
 }
 
-fn sent(opcode: u32, answer: impl FnOnce(Reply)) -> Message {
+fn sent(opcode: u32, answer: impl FnOnce(ReplySender)) -> ServerMessage {
     let (reply, kernel) = pending(opcode);
     answer(reply);
     kernel.close();
-    let message = kernel.message().unwrap();
+    let message = kernel.receive_message().unwrap();
     assert_eq!(message.unique, 8);
-    assert!(kernel.message().is_none(), "one answer");
+    assert!(kernel.receive_message().is_none(), "one answer");
     message
 }
 
-fn body(answer: impl FnOnce(Reply)) -> Vec<u8> {
+fn body(answer: impl FnOnce(ReplySender)) -> Vec<u8> {
     let message = sent(opcode::FUSE_LOOKUP, answer);
     assert_eq!(message.error, 0);
     message.body
@@ -85,7 +85,7 @@ const ATTR_WORDS: [u32; 22] = [
 
 #[test]
 fn an_error_is_negative_and_has_no_body() {
-    let message = sent(opcode::FUSE_LOOKUP, |reply| reply.error(Errno::NOENT));
+    let message = sent(opcode::FUSE_LOOKUP, |reply| reply.send_error(Errno::NOENT));
     assert_eq!((message.error, message.body), (-2, Vec::new()));
 }
 
@@ -97,27 +97,29 @@ fn a_dropped_reply_says_eio_and_a_dropped_forget_nothing() {
         opcode::FUSE_BATCH_FORGET,
         opcode::FUSE_NOTIFY_REPLY,
     ] {
-        for answer in [drop, Reply::ok] {
+        for answer in [drop, ReplySender::send_ok] {
             let (reply, kernel) = pending(silent);
             assert!(!reply.is_due());
             answer(reply);
             kernel.close();
-            assert!(kernel.message().is_none());
+            assert!(kernel.receive_message().is_none());
         }
     }
     let (reply, kernel) = pending(opcode::FUSE_INTERRUPT);
     drop(reply);
     kernel.close();
-    assert!(kernel.message().is_none());
+    assert!(kernel.receive_message().is_none());
     assert_eq!(
-        sent(opcode::FUSE_INTERRUPT, |reply| reply.error(Errno::NOSYS)).error,
+        sent(opcode::FUSE_INTERRUPT, |reply| reply
+            .send_error(Errno::NOSYS))
+        .error,
         -38
     );
 }
 
 #[test]
 fn golden_entries_and_attributes() {
-    let entry = Entry {
+    let entry = LookupEntry {
         node: NodeId::new(9),
         generation: 1,
         attr: ATTR,
@@ -126,21 +128,21 @@ fn golden_entries_and_attributes() {
     };
     let head = [9, 0, 1, 0, u32::MAX, u32::MAX, 1, 0, 999_999_999, 7];
     assert_eq!(
-        words(&body(|r| assert!(r.entry(&entry).is_delivered()))),
+        words(&body(|r| assert!(r.send_entry(&entry).is_delivered()))),
         [&head[..], &ATTR_WORDS].concat()
     );
-    let negative = words(&body(|r| r.negative_entry(Duration::new(3, 4))));
+    let negative = words(&body(|r| r.send_negative_entry(Duration::new(3, 4))));
     assert_eq!(
         (negative.len(), negative[0], negative[4], negative[8]),
         (32, 0, 3, 4)
     );
     assert_eq!(
-        words(&body(|r| r.attr(&ATTR, Duration::ZERO))),
+        words(&body(|r| r.send_attr(&ATTR, Duration::ZERO))),
         [&[0; 4][..], &ATTR_WORDS].concat()
     );
     let create = body(|r| {
         assert!(
-            r.create(&entry, Handle::new(5), OpenFlags::KEEP_CACHE)
+            r.send_create(&entry, Handle::new(5), OpenFlags::KEEP_CACHE)
                 .is_delivered()
         )
     });
@@ -148,7 +150,7 @@ fn golden_entries_and_attributes() {
         words(&create),
         [&head[..], &ATTR_WORDS, &[5, 0, 2, 0]].concat()
     );
-    let statx = words(&body(|r| r.statx(&ATTR, Duration::new(1, 2))));
+    let statx = words(&body(|r| r.send_statx(&ATTR, Duration::new(1, 2))));
     assert_eq!(statx.len(), 72);
     assert_eq!(
         &statx[..18],
@@ -165,33 +167,33 @@ fn golden_entries_and_attributes() {
 
 #[test]
 fn golden_small_answers() {
-    assert_eq!(body(Reply::ok), b"");
-    assert_eq!(body(|r| r.data(b"abc")), b"abc");
-    assert_eq!(body(|r| r.data_vectored(&[b"ab", b"", b"c"])), b"abc");
+    assert_eq!(body(ReplySender::send_ok), b"");
+    assert_eq!(body(|r| r.send_data(b"abc")), b"abc");
+    assert_eq!(body(|r| r.send_data_vectored(&[b"ab", b"", b"c"])), b"abc");
     let open = body(|r| {
         assert!(
-            r.open(Handle::new(5), OpenFlags::NOFLUSH | OpenFlags::DIRECT_IO)
+            r.send_open(Handle::new(5), OpenFlags::NOFLUSH | OpenFlags::DIRECT_IO)
                 .is_delivered()
         )
     });
     assert_eq!(words(&open), [5, 0, 0x21, 0]);
-    assert_eq!(words(&body(|r| r.written(6))), [6, 0]);
-    assert_eq!(words(&body(|r| r.xattr_size(6))), [6, 0]);
-    assert_eq!(words(&body(|r| r.seek(1 << 32))), [0, 1]);
-    assert_eq!(words(&body(|r| r.bmap(7))), [7, 0]);
-    assert_eq!(words(&body(|r| r.poll(1))), [1, 0]);
+    assert_eq!(words(&body(|r| r.send_written(6))), [6, 0]);
+    assert_eq!(words(&body(|r| r.send_xattr_size(6))), [6, 0]);
+    assert_eq!(words(&body(|r| r.send_offset(1 << 32))), [0, 1]);
+    assert_eq!(words(&body(|r| r.send_block(7))), [7, 0]);
+    assert_eq!(words(&body(|r| r.send_events(1))), [1, 0]);
     assert_eq!(
-        body(|r| r.ioctl(-1, b"out")),
+        body(|r| r.send_ioctl(-1, b"out")),
         [&[0xff; 4][..], &[0; 12], b"out"].concat()
     );
-    let lock = Lock {
+    let lock = FileLock {
         start: 1,
         end: 2,
         kind: LockKind::Unlock,
         pid: 3,
     };
-    assert_eq!(words(&body(|r| r.lock(&lock))), [1, 0, 2, 0, 2, 3]);
-    let statfs = StatFs {
+    assert_eq!(words(&body(|r| r.send_lock(&lock))), [1, 0, 2, 0, 2, 3]);
+    let statfs = StatfsReply {
         block_size: 4096,
         blocks: 1,
         free: 2,
@@ -203,15 +205,15 @@ fn golden_small_answers() {
     let expected = [
         1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 4096, 255, 4096, 0, 0, 0, 0, 0, 0, 0,
     ];
-    assert_eq!(words(&body(|r| r.statfs(&statfs))), expected);
+    assert_eq!(words(&body(|r| r.send_statfs(&statfs))), expected);
 }
 
 #[test]
 fn copied_answers_each_form_of_the_request() {
     let many = u64::from(u32::MAX) + 2;
-    let old = sent(opcode::FUSE_COPY_FILE_RANGE, |r| r.copied(many)).body;
+    let old = sent(opcode::FUSE_COPY_FILE_RANGE, |r| r.send_copied(many)).body;
     assert_eq!(words(&old), [u32::MAX, 0]);
-    let new = sent(opcode::FUSE_COPY_FILE_RANGE_64, |r| r.copied(many)).body;
+    let new = sent(opcode::FUSE_COPY_FILE_RANGE_64, |r| r.send_copied(many)).body;
     assert_eq!(words(&new), [1, 1]);
 }
 
@@ -230,11 +232,11 @@ fn golden_listings_never_exceed_the_size_asked_for() {
         &[8, 0, 2, 0, 8, 8],
     ]
     .concat();
-    let listing = body(|r| r.directory(&plain));
+    let listing = body(|r| r.send_directory(&plain));
     assert_eq!(words(&listing[..56]), expected);
     assert_eq!(&listing[56..], b"12345678");
 
-    let entry = Entry {
+    let entry = LookupEntry {
         node: NodeId::new(9),
         generation: 0,
         attr: ATTR,
@@ -248,7 +250,7 @@ fn golden_listings_never_exceed_the_size_asked_for() {
         plus.push_plus(Some(&entry), ATTR.object, 3, FileType::File, b"b"),
         "full"
     );
-    let listing = body(|r| r.directory(&plus));
+    let listing = body(|r| r.send_directory(&plus));
     assert_eq!(listing.len(), 320);
     assert_eq!(words(&listing[..8]), [0, 0], "no node: nothing to look up");
     assert_eq!(words(&listing[160..168]), [9, 0]);
@@ -256,23 +258,23 @@ fn golden_listings_never_exceed_the_size_asked_for() {
 
 #[test]
 fn who_watches_is_told_the_answer_once() {
-    let watched = |opcode, answer: &dyn Fn(Reply)| {
+    let watched = |opcode, answer: &dyn Fn(ReplySender)| {
         let (reply, kernel) = pending(opcode);
         let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
         let into = Arc::clone(&seen);
-        answer(reply.watched(Box::new(move |answer| {
+        answer(reply.with_watcher(Box::new(move |answer| {
             into.lock().unwrap().push((answer.errno, answer.value))
         })));
         kernel.close();
         let told = std::mem::take(&mut *seen.lock().unwrap());
         assert_eq!(
-            kernel.message().is_some(),
+            kernel.receive_message().is_some(),
             !told.is_empty(),
             "told exactly when an answer is sent"
         );
         told
     };
-    let entry = Entry {
+    let entry = LookupEntry {
         node: NodeId::new(0x0102_0304_0506_0708),
         generation: 9,
         attr: ATTR,
@@ -282,17 +284,17 @@ fn who_watches_is_told_the_answer_once() {
     use opcode::*;
     for code in [FUSE_LOOKUP, FUSE_MKNOD, FUSE_LINK] {
         assert_eq!(
-            watched(code, &|r| assert!(r.entry(&entry).is_delivered())),
+            watched(code, &|r| assert!(r.send_entry(&entry).is_delivered())),
             [(None, 0x0102_0304_0506_0708)]
         );
     }
     assert_eq!(
-        watched(FUSE_LOOKUP, &|r| r.negative_entry(Duration::ZERO)),
+        watched(FUSE_LOOKUP, &|r| r.send_negative_entry(Duration::ZERO)),
         [(None, 0)]
     );
-    let create = |r: Reply| {
+    let create = |r: ReplySender| {
         assert!(
-            r.create(&entry, Handle::new(0), OpenFlags::empty())
+            r.send_create(&entry, Handle::new(0), OpenFlags::empty())
                 .is_delivered()
         )
     };
@@ -301,23 +303,26 @@ fn who_watches_is_told_the_answer_once() {
         [(None, 0x0102_0304_0506_0708)]
     );
     assert_eq!(
-        watched(FUSE_READ, &|r| r.data_vectored(&[b"abc", b"de"])),
+        watched(FUSE_READ, &|r| r.send_data_vectored(&[b"abc", b"de"])),
         [(None, 5)]
     );
     assert_eq!(
-        watched(FUSE_WRITE, &|r| r.written(0x0001_0203)),
+        watched(FUSE_WRITE, &|r| r.send_written(0x0001_0203)),
         [(None, 0x0001_0203)]
     );
     for code in [FUSE_COPY_FILE_RANGE, FUSE_COPY_FILE_RANGE_64] {
-        assert_eq!(watched(code, &|r| r.copied(77)), [(None, 77)]);
+        assert_eq!(watched(code, &|r| r.send_copied(77)), [(None, 77)]);
     }
-    assert_eq!(watched(FUSE_LSEEK, &|r| r.seek(1 << 40)), [(None, 1 << 40)]);
     assert_eq!(
-        watched(FUSE_GETATTR, &|r| r.attr(&ATTR, Duration::ZERO)),
+        watched(FUSE_LSEEK, &|r| r.send_offset(1 << 40)),
+        [(None, 1 << 40)]
+    );
+    assert_eq!(
+        watched(FUSE_GETATTR, &|r| r.send_attr(&ATTR, Duration::ZERO)),
         [(None, 0)]
     );
     assert_eq!(
-        watched(FUSE_UNLINK, &|r| r.error(Errno::NOENT)),
+        watched(FUSE_UNLINK, &|r| r.send_error(Errno::NOENT)),
         [(Some(Errno::NOENT), 0)]
     );
     assert_eq!(

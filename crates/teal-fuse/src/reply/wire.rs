@@ -1,20 +1,20 @@
 //! The structs of answers, from the types of TealFS.
 
 use crate::abi;
-use crate::request::{Handle, Lock, NodeId};
+use crate::request::{FileLock, Handle, NodeId};
 use std::time::Duration;
 use teal_types::{Attr, BLOCK, Timestamp};
 
-/// `STATX_BASIC_STATS | STATX_BTIME`: what [`Attr`] holds.
+/// `STATX_BASIC_STATS | STATX_BTIME`: the fields that [`Attr`] has.
 const STATX_MASK: u32 = 0x0fff;
 
 bitflags::bitflags! {
-    /// How the kernel treats an open file or directory.
+    /// The kernel's treatment of an open file or directory.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct OpenFlags: u32 {
         /// Reads and writes bypass the page cache.
         const DIRECT_IO = abi::FOPEN_DIRECT_IO;
-        /// What is cached of the file stays.
+        /// Keeps the cached pages of the file.
         const KEEP_CACHE = abi::FOPEN_KEEP_CACHE;
         /// The file cannot seek.
         const NONSEEKABLE = abi::FOPEN_NONSEEKABLE;
@@ -29,23 +29,23 @@ bitflags::bitflags! {
     }
 }
 
-/// An object under a name, as the kernel is to remember it. [`Duration::MAX`] means: until told
-/// otherwise.
+/// An object under a name, as the kernel is to remember it. [`Duration::MAX`] means: until it is
+/// told otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct LookupEntry {
     /// The node, by which later requests name it.
     pub node: NodeId,
     /// Tells apart two objects that had the same node number one after the other.
     pub generation: u64,
-    /// Its attributes.
+    /// The attributes.
     pub attr: Attr,
-    /// How long the attributes hold.
+    /// The time for which the attributes hold.
     pub attr_ttl: Duration,
-    /// How long the name holds.
+    /// The time for which the name holds.
     pub entry_ttl: Duration,
 }
 
-impl Entry {
+impl LookupEntry {
     pub(super) fn to_wire(self) -> abi::fuse_entry_out {
         abi::fuse_entry_out {
             nodeid: self.node.get(),
@@ -54,14 +54,14 @@ impl Entry {
             attr_valid: self.attr_ttl.as_secs(),
             entry_valid_nsec: self.entry_ttl.subsec_nanos(),
             attr_valid_nsec: self.attr_ttl.subsec_nanos(),
-            attr: attr(&self.attr),
+            attr: attr_to_wire(&self.attr),
         }
     }
 }
 
-/// What `statfs(2)` shows. Counts of blocks are in units of `block_size`.
+/// The answer to `statfs(2)`. Counts of blocks are in units of `block_size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StatFs {
+pub struct StatfsReply {
     /// Bytes of a block.
     pub block_size: u32,
     /// All blocks.
@@ -78,7 +78,7 @@ pub struct StatFs {
     pub name_max: u32,
 }
 
-impl StatFs {
+impl StatfsReply {
     pub(super) fn to_wire(self) -> abi::fuse_statfs_out {
         let st = abi::fuse_kstatfs {
             blocks: self.blocks,
@@ -95,11 +95,14 @@ impl StatFs {
     }
 }
 
-fn mode(attr: &Attr) -> u16 {
+/// Returns `st_mode`: the type above the permission bits.
+fn mode_bits(attr: &Attr) -> u16 {
+    // `S_IFMT` is the upper four bits.
     u16::from(attr.kind.code()) << 12 | attr.perm & 0o7777
 }
 
-fn attr(attr: &Attr) -> abi::fuse_attr {
+/// Returns the attributes in the kernel's form.
+fn attr_to_wire(attr: &Attr) -> abi::fuse_attr {
     abi::fuse_attr {
         ino: attr.object.get(),
         size: attr.size,
@@ -110,7 +113,8 @@ fn attr(attr: &Attr) -> abi::fuse_attr {
         atimensec: attr.atime.nanos,
         mtimensec: attr.mtime.nanos,
         ctimensec: attr.ctime.nanos,
-        mode: u32::from(mode(attr)),
+        // The kernel's `mode` is `st_mode`, the type included.
+        mode: u32::from(mode_bits(attr)),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
@@ -125,7 +129,7 @@ pub(super) fn attr_out(of: &Attr, ttl: Duration) -> abi::fuse_attr_out {
         attr_valid: ttl.as_secs(),
         attr_valid_nsec: ttl.subsec_nanos(),
         dummy: 0,
-        attr: attr(of),
+        attr: attr_to_wire(of),
     }
 }
 
@@ -141,7 +145,7 @@ pub(super) fn statx_out(attr: &Attr, ttl: Duration) -> abi::fuse_statx_out {
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
-        mode: mode(attr),
+        mode: mode_bits(attr),
         ino: attr.object.get(),
         size: attr.size,
         blocks: attr.sectors,
@@ -170,7 +174,7 @@ pub(super) fn open_out(handle: Handle, flags: OpenFlags) -> abi::fuse_open_out {
     }
 }
 
-pub(super) fn lk_out(lock: &Lock) -> abi::fuse_lk_out {
+pub(super) fn lk_out(lock: &FileLock) -> abi::fuse_lk_out {
     abi::fuse_lk_out {
         lk: abi::fuse_file_lock {
             start: lock.start,
@@ -181,26 +185,34 @@ pub(super) fn lk_out(lock: &Lock) -> abi::fuse_lk_out {
     }
 }
 
-/// The number in an answer to this operation; see [`super::Answer::value`].
-pub(super) fn value(opcode: u32, parts: &[&[u8]]) -> u64 {
+/// Returns the number in an answer to this operation; see [`super::ReplyOutcome::value`].
+pub(super) fn outcome_value(opcode: u32, parts: &[&[u8]]) -> u64 {
     use abi::opcode::*;
-    let first = |bytes: usize| {
-        let field = parts
-            .first()
-            .and_then(|part| part.get(..bytes))
-            .unwrap_or_default();
-        field
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte))
-    };
     match opcode {
-        FUSE_LOOKUP | FUSE_SYMLINK | FUSE_MKNOD | FUSE_MKDIR | FUSE_LINK | FUSE_CREATE
-        | FUSE_TMPFILE => first(8),
-        FUSE_LSEEK | FUSE_COPY_FILE_RANGE_64 => first(8),
-        FUSE_WRITE | FUSE_COPY_FILE_RANGE => first(4),
+        // The node of an entry, an offset, a count of bytes: first in the answer.
+        FUSE_LOOKUP
+        | FUSE_SYMLINK
+        | FUSE_MKNOD
+        | FUSE_MKDIR
+        | FUSE_LINK
+        | FUSE_CREATE
+        | FUSE_TMPFILE
+        | FUSE_LSEEK
+        | FUSE_COPY_FILE_RANGE_64 => first_number(parts, 8),
+        FUSE_WRITE | FUSE_COPY_FILE_RANGE => first_number(parts, 4),
         FUSE_READ | FUSE_READLINK | FUSE_READDIR | FUSE_READDIRPLUS | FUSE_GETXATTR
         | FUSE_LISTXATTR => parts.iter().map(|part| part.len() as u64).sum(),
         _ => 0,
     }
+}
+
+/// Reads the first `bytes` bytes of an answer as a little-endian number; 0 if it is shorter.
+fn first_number(parts: &[&[u8]], bytes: usize) -> u64 {
+    debug_assert!(bytes <= size_of::<u64>());
+    let field = parts.first().and_then(|part| part.get(..bytes));
+    let mut value = 0;
+    for byte in field.unwrap_or_default().iter().rev() {
+        value = value << 8 | u64::from(*byte);
+    }
+    value
 }

@@ -3,52 +3,50 @@
 use super::DecodeError;
 use zerocopy::FromBytes;
 
-/// What is left of a body.
+/// Reads a body from its front.
 #[derive(Debug)]
-pub(super) struct Body<'a> {
+pub(super) struct BodyReader<'a> {
     opcode: u32,
     left: &'a [u8],
 }
 
-impl<'a> Body<'a> {
+impl<'a> BodyReader<'a> {
     pub(super) fn new(opcode: u32, left: &'a [u8]) -> Self {
         Self { opcode, left }
     }
 
-    /// The next struct.
-    pub(super) fn take<T: FromBytes>(&mut self) -> Result<T, DecodeError> {
-        let (value, left) = T::read_from_prefix(self.left).map_err(|_| self.short())?;
+    /// Takes the next struct.
+    pub(super) fn take_struct<T: FromBytes>(&mut self) -> Result<T, DecodeError> {
+        let (value, left) = T::read_from_prefix(self.left).map_err(|_| self.too_short())?;
         self.left = left;
         Ok(value)
     }
 
-    /// The next `length` bytes.
-    pub(super) fn bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+    /// Takes the next `length` bytes.
+    pub(super) fn take_bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let (bytes, left) = self
             .left
             .split_at_checked(length)
-            .ok_or_else(|| self.short())?;
+            .ok_or_else(|| self.too_short())?;
         self.left = left;
         Ok(bytes)
     }
 
-    /// The next string that ends in NUL, without it. May be empty.
-    pub(super) fn text(&mut self) -> Result<&'a [u8], DecodeError> {
-        let end = self
-            .left
-            .iter()
-            .position(|&b| b == 0)
-            .ok_or(DecodeError::Name {
-                opcode: self.opcode,
-            })?;
-        let text = self.bytes(end)?;
+    /// Takes the next string that ends in NUL, and returns it without that. It may be empty.
+    pub(super) fn take_text(&mut self) -> Result<&'a [u8], DecodeError> {
+        let unterminated = DecodeError::Name {
+            opcode: self.opcode,
+        };
+        let end = self.left.iter().position(|&byte| byte == 0);
+        let text = self.take_bytes(end.ok_or(unterminated)?)?;
+        // The NUL itself.
         self.left = &self.left[1..];
         Ok(text)
     }
 
-    /// The next string that ends in NUL and is not empty.
-    pub(super) fn name(&mut self) -> Result<&'a [u8], DecodeError> {
-        let name = self.text()?;
+    /// Takes the next string that ends in NUL and is not empty.
+    pub(super) fn take_name(&mut self) -> Result<&'a [u8], DecodeError> {
+        let name = self.take_text()?;
         if name.is_empty() {
             Err(DecodeError::Name {
                 opcode: self.opcode,
@@ -58,23 +56,24 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The last `length` bytes; more or fewer are an error.
-    pub(super) fn data(&mut self, length: u32) -> Result<&'a [u8], DecodeError> {
+    /// Takes all that is left, which must be `length` bytes.
+    pub(super) fn take_data(&mut self, length: u32) -> Result<&'a [u8], DecodeError> {
+        // Data is last in a request: more bytes would belong to nothing.
         if usize::try_from(length) != Ok(self.left.len()) {
-            return Err(self.short());
+            return Err(self.too_short());
         }
         Ok(std::mem::take(&mut self.left))
     }
 
-    /// The error of an undefined value in `field`.
-    pub(super) fn value(&self, field: &'static str) -> DecodeError {
+    /// Returns the error of an undefined value in `field`.
+    pub(super) fn undefined_value(&self, field: &'static str) -> DecodeError {
         DecodeError::Value {
             opcode: self.opcode,
             field,
         }
     }
 
-    fn short(&self) -> DecodeError {
+    fn too_short(&self) -> DecodeError {
         DecodeError::Short {
             opcode: self.opcode,
         }

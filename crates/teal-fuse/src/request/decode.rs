@@ -1,11 +1,13 @@
-//! From an operation code and a body to an [`Operation`]. A body longer than its operation needs is
-//! accepted: newer kernels append fields.
+//! From an operation code and a body to a [`FuseOperation`]. A body longer than its operation
+//! needs is accepted: newer kernels append fields.
 
 use super::operation::{
-    Forget, InitRequest, Ioctl, Lock, LockKind, LockRequest, Records, RemoveMapping,
+    FileLock, FixedRecords, ForgetRecord, InitRequest, IoctlRequest, LockKind, LockRequest,
+    RemoveMapping,
 };
 use super::{
-    Body, DecodeError, Handle, Header, LockOwner, NodeId, Operation, SetAttr, TimeSet, Unique,
+    BodyReader, DecodeError, FuseOperation, Handle, LockOwner, NodeId, RequestHeader,
+    SetattrRequest, TimeSet, Unique,
 };
 use crate::abi::{self, opcode::*};
 use crate::session::InitFlags;
@@ -13,154 +15,181 @@ use rustix::fs::{Access, FallocateFlags, OFlags, RenameFlags, XattrFlags};
 use std::mem::size_of;
 use teal_types::{FileType, Timestamp};
 
-type Decoded<'a> = Result<Operation<'a>, DecodeError>;
+type Decoded<'a> = Result<FuseOperation<'a>, DecodeError>;
 
-impl<'a> Operation<'a> {
-    pub(super) fn decode(header: &Header, body: &'a [u8], flags: InitFlags) -> Decoded<'a> {
-        let b = &mut Body::new(header.opcode, body);
+impl<'a> FuseOperation<'a> {
+    pub(super) fn decode(header: &RequestHeader, body: &'a [u8], flags: InitFlags) -> Decoded<'a> {
+        let b = &mut BodyReader::new(header.opcode, body);
+        // In the order of the codes. Fields are read in the order in which they lie in the body,
+        // which is the order in which Rust evaluates the initialisers below.
         Ok(match header.opcode {
-            FUSE_LOOKUP => Self::Lookup { name: b.name()? },
-            FUSE_FORGET => Self::Forget {
-                lookups: b.take::<abi::fuse_forget_in>()?.nlookup,
+            FUSE_LOOKUP => Self::Lookup {
+                name: b.take_name()?,
             },
-            FUSE_BATCH_FORGET => Self::BatchForget(forgets(b)?),
-            FUSE_GETATTR => getattr(b)?,
-            FUSE_SETATTR => Self::Setattr(setattr(b)?),
+            FUSE_FORGET => Self::Forget {
+                lookups: b.take_struct::<abi::fuse_forget_in>()?.nlookup,
+            },
+            FUSE_BATCH_FORGET => Self::BatchForget(decode_forgets(b)?),
+            FUSE_GETATTR => decode_getattr(b)?,
+            FUSE_SETATTR => Self::Setattr(decode_setattr(b)?),
             FUSE_READLINK => Self::Readlink,
             FUSE_SYMLINK => Self::Symlink {
-                name: b.name()?,
-                target: b.name()?,
+                name: b.take_name()?,
+                target: b.take_name()?,
             },
-            FUSE_MKNOD => mknod(b)?,
-            FUSE_MKDIR => mkdir(b)?,
-            FUSE_UNLINK => Self::Unlink { name: b.name()? },
-            FUSE_RMDIR => Self::Rmdir { name: b.name()? },
-            FUSE_RENAME => rename(b.take::<abi::fuse_rename_in>()?.newdir, 0, b)?,
+            FUSE_MKNOD => decode_mknod(b)?,
+            FUSE_MKDIR => decode_mkdir(b)?,
+            FUSE_UNLINK => Self::Unlink {
+                name: b.take_name()?,
+            },
+            FUSE_RMDIR => Self::Rmdir {
+                name: b.take_name()?,
+            },
+            // The older form is the newer one without flags.
+            FUSE_RENAME => decode_rename(b.take_struct::<abi::fuse_rename_in>()?.newdir, 0, b)?,
             FUSE_RENAME2 => b
-                .take::<abi::fuse_rename2_in>()
-                .and_then(|r| rename(r.newdir, r.flags, b))?,
+                .take_struct::<abi::fuse_rename2_in>()
+                .and_then(|r| decode_rename(r.newdir, r.flags, b))?,
             FUSE_LINK => Self::Link {
-                target: NodeId::new(b.take::<abi::fuse_link_in>()?.oldnodeid),
-                name: b.name()?,
+                target: NodeId::new(b.take_struct::<abi::fuse_link_in>()?.oldnodeid),
+                name: b.take_name()?,
             },
-            FUSE_OPEN => open(b)?,
-            FUSE_READ => read(b)?,
-            FUSE_WRITE => write(b)?,
+            FUSE_OPEN => decode_open(b)?,
+            FUSE_READ => decode_read(b)?,
+            FUSE_WRITE => decode_write(b)?,
             FUSE_STATFS => Self::Statfs,
-            FUSE_RELEASE => release(b)?,
-            FUSE_FSYNC => fsync(b).map(|(handle, datasync)| Self::Fsync { handle, datasync })?,
-            FUSE_SETXATTR => setxattr(b, flags)?,
+            FUSE_RELEASE => decode_release(b)?,
+            FUSE_FSYNC => {
+                decode_fsync(b).map(|(handle, datasync)| Self::Fsync { handle, datasync })?
+            }
+            FUSE_SETXATTR => decode_setxattr(b, flags)?,
             FUSE_GETXATTR => Self::Getxattr {
-                size: b.take::<abi::fuse_getxattr_in>()?.size,
-                name: b.name()?,
+                size: b.take_struct::<abi::fuse_getxattr_in>()?.size,
+                name: b.take_name()?,
             },
             FUSE_LISTXATTR => Self::Listxattr {
-                size: b.take::<abi::fuse_getxattr_in>()?.size,
+                size: b.take_struct::<abi::fuse_getxattr_in>()?.size,
             },
-            FUSE_REMOVEXATTR => Self::Removexattr { name: b.name()? },
-            FUSE_FLUSH => flush(b)?,
-            FUSE_INIT => Self::Init(init(b)?),
+            FUSE_REMOVEXATTR => Self::Removexattr {
+                name: b.take_name()?,
+            },
+            FUSE_FLUSH => decode_flush(b)?,
+            FUSE_INIT => Self::Init(decode_init(b)?),
             FUSE_OPENDIR => Self::Opendir {
-                flags: oflags(b.take::<abi::fuse_open_in>()?.flags),
+                flags: open_flags(b.take_struct::<abi::fuse_open_in>()?.flags),
             },
-            FUSE_READDIR | FUSE_READDIRPLUS => readdir(b, header.opcode == FUSE_READDIRPLUS)?,
-            FUSE_RELEASEDIR => releasedir(b)?,
-            FUSE_FSYNCDIR => {
-                fsync(b).map(|(handle, datasync)| Self::Fsyncdir { handle, datasync })?
+            FUSE_READDIR | FUSE_READDIRPLUS => {
+                decode_readdir(b, header.opcode == FUSE_READDIRPLUS)?
             }
-            FUSE_GETLK => Self::Getlk(lock(b)?),
+            FUSE_RELEASEDIR => decode_releasedir(b)?,
+            FUSE_FSYNCDIR => {
+                decode_fsync(b).map(|(handle, datasync)| Self::Fsyncdir { handle, datasync })?
+            }
+            FUSE_GETLK => Self::Getlk(decode_lock(b)?),
             FUSE_SETLK => Self::Setlk {
-                request: lock(b)?,
+                request: decode_lock(b)?,
                 wait: false,
             },
             FUSE_SETLKW => Self::Setlk {
-                request: lock(b)?,
+                request: decode_lock(b)?,
                 wait: true,
             },
             FUSE_ACCESS => Self::Access {
-                mask: Access::from_bits_retain(b.take::<abi::fuse_access_in>()?.mask),
+                mask: Access::from_bits_retain(b.take_struct::<abi::fuse_access_in>()?.mask),
             },
-            FUSE_CREATE => create(b)?,
+            FUSE_CREATE => decode_create(b)?,
             FUSE_INTERRUPT => Self::Interrupt {
-                unique: Unique::new(b.take::<abi::fuse_interrupt_in>()?.unique),
+                unique: Unique::new(b.take_struct::<abi::fuse_interrupt_in>()?.unique),
             },
             FUSE_DESTROY => Self::Destroy,
             FUSE_SYNCFS => Self::Syncfs,
-            FUSE_TMPFILE => tmpfile(b)?,
-            _ => return rarely(header.opcode, b),
+            FUSE_TMPFILE => decode_tmpfile(b)?,
+            // The others are seldom sent; a function of their own keeps this one on a screen.
+            _ => return decode_rare(header.opcode, b),
         })
     }
 }
 
-fn rarely<'a>(opcode: u32, b: &mut Body<'a>) -> Decoded<'a> {
+/// Decodes the operations that are seldom sent.
+fn decode_rare<'a>(opcode: u32, b: &mut BodyReader<'a>) -> Decoded<'a> {
     Ok(match opcode {
         FUSE_BMAP => {
-            let r: abi::fuse_bmap_in = b.take()?;
-            Operation::Bmap {
+            let r: abi::fuse_bmap_in = b.take_struct()?;
+            FuseOperation::Bmap {
                 block: r.block,
                 block_size: r.blocksize,
             }
         }
-        FUSE_IOCTL => ioctl(b)?,
-        FUSE_POLL => poll(b)?,
+        FUSE_IOCTL => decode_ioctl(b)?,
+        FUSE_POLL => decode_poll(b)?,
         FUSE_NOTIFY_REPLY => {
-            let r: abi::fuse_notify_retrieve_in = b.take()?;
-            Operation::NotifyReply {
+            let r: abi::fuse_notify_retrieve_in = b.take_struct()?;
+            FuseOperation::NotifyReply {
                 offset: r.offset,
-                data: b.data(r.size)?,
+                data: b.take_data(r.size)?,
             }
         }
-        FUSE_FALLOCATE => fallocate(b)?,
+        FUSE_FALLOCATE => decode_fallocate(b)?,
         FUSE_LSEEK => {
-            let r: abi::fuse_lseek_in = b.take()?;
-            Operation::Lseek {
+            let r: abi::fuse_lseek_in = b.take_struct()?;
+            FuseOperation::Lseek {
                 handle: Handle::new(r.fh),
                 offset: r.offset,
                 whence: r.whence,
             }
         }
-        FUSE_COPY_FILE_RANGE | FUSE_COPY_FILE_RANGE_64 => copy_file_range(b)?,
-        FUSE_SETUPMAPPING => setup_mapping(b)?,
+        FUSE_COPY_FILE_RANGE | FUSE_COPY_FILE_RANGE_64 => decode_copy_file_range(b)?,
+        FUSE_SETUPMAPPING => decode_setup_mapping(b)?,
         FUSE_REMOVEMAPPING => {
-            let count = b.take::<abi::fuse_removemapping_in>()?.count;
-            Operation::RemoveMapping(Records::new(records::<RemoveMapping>(b, count)?))
+            let count = b.take_struct::<abi::fuse_removemapping_in>()?.count;
+            FuseOperation::RemoveMapping(FixedRecords::new(take_records::<RemoveMapping>(
+                b, count,
+            )?))
         }
-        FUSE_STATX => statx(b)?,
-        unknown => Operation::Unknown(unknown),
+        FUSE_STATX => decode_statx(b)?,
+        // Of a newer kernel: the handler answers `ENOSYS`, and the kernel stops sending it.
+        unknown => FuseOperation::Unknown(unknown),
     })
 }
 
-fn oflags(raw: u32) -> OFlags {
+fn open_flags(raw: u32) -> OFlags {
     OFlags::from_bits_retain(raw)
 }
 
-/// The low 12 bits of a mode: what permissions are.
-fn perm(mode: u32) -> u16 {
+/// Returns the permissions of a mode: its low 12 bits.
+fn permission_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-fn records<'a, T>(b: &mut Body<'a>, count: u32) -> Result<&'a [u8], DecodeError> {
+/// Takes `count` records of the size of `T`.
+fn take_records<'a, T>(body: &mut BodyReader<'a>, count: u32) -> Result<&'a [u8], DecodeError> {
     let length = usize::try_from(count)
         .ok()
-        .and_then(|n| n.checked_mul(size_of::<T>()));
-    b.bytes(length.ok_or_else(|| b.value("count"))?)
+        .and_then(|count| count.checked_mul(size_of::<T>()));
+    match length {
+        Some(length) => body.take_bytes(length),
+        None => Err(body.undefined_value("count")),
+    }
 }
 
-fn forgets<'a>(b: &mut Body<'a>) -> Result<Records<'a, Forget>, DecodeError> {
-    let count = b.take::<abi::fuse_batch_forget_in>()?.count;
-    Ok(Records::new(records::<Forget>(b, count)?))
+fn decode_forgets<'a>(
+    b: &mut BodyReader<'a>,
+) -> Result<FixedRecords<'a, ForgetRecord>, DecodeError> {
+    let count = b.take_struct::<abi::fuse_batch_forget_in>()?.count;
+    Ok(FixedRecords::new(take_records::<ForgetRecord>(b, count)?))
 }
 
-fn getattr<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_getattr_in = b.take()?;
-    Ok(Operation::Getattr {
+fn decode_getattr<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_getattr_in = b.take_struct()?;
+    Ok(FuseOperation::Getattr {
         handle: (r.getattr_flags & abi::FUSE_GETATTR_FH != 0).then(|| Handle::new(r.fh)),
     })
 }
 
-fn setattr(b: &mut Body<'_>) -> Result<SetAttr, DecodeError> {
-    let r: abi::fuse_setattr_in = b.take()?;
+fn decode_setattr(b: &mut BodyReader<'_>) -> Result<SetattrRequest, DecodeError> {
+    let r: abi::fuse_setattr_in = b.take_struct()?;
     let has = |bit| r.valid & bit != 0;
+    // Two bits for each time: one sets it, the other sets it to the present time.
     let time = |set, now, secs: u64, nanos| {
         has(set).then(|| {
             if has(now) {
@@ -170,9 +199,9 @@ fn setattr(b: &mut Body<'_>) -> Result<SetAttr, DecodeError> {
             }
         })
     };
-    Ok(SetAttr {
+    Ok(SetattrRequest {
         handle: has(abi::FATTR_FH).then(|| Handle::new(r.fh)),
-        perm: has(abi::FATTR_MODE).then(|| perm(r.mode)),
+        perm: has(abi::FATTR_MODE).then(|| permission_bits(r.mode)),
         uid: has(abi::FATTR_UID).then_some(r.uid),
         gid: has(abi::FATTR_GID).then_some(r.gid),
         size: has(abi::FATTR_SIZE).then_some(r.size),
@@ -184,88 +213,89 @@ fn setattr(b: &mut Body<'_>) -> Result<SetAttr, DecodeError> {
     })
 }
 
-fn mknod<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_mknod_in = b.take()?;
+fn decode_mknod<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_mknod_in = b.take_struct()?;
+    // The type is in the upper four bits of the mode.
     let kind = u8::try_from(r.mode >> 12)
         .ok()
         .and_then(FileType::from_code)
-        .ok_or_else(|| b.value("mode"))?;
-    Ok(Operation::Mknod {
-        name: b.name()?,
+        .ok_or_else(|| b.undefined_value("mode"))?;
+    Ok(FuseOperation::Mknod {
+        name: b.take_name()?,
         kind,
-        perm: perm(r.mode),
+        perm: permission_bits(r.mode),
         rdev: r.rdev,
         umask: r.umask,
     })
 }
 
-fn mkdir<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_mkdir_in = b.take()?;
-    Ok(Operation::Mkdir {
-        name: b.name()?,
-        perm: perm(r.mode),
+fn decode_mkdir<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_mkdir_in = b.take_struct()?;
+    Ok(FuseOperation::Mkdir {
+        name: b.take_name()?,
+        perm: permission_bits(r.mode),
         umask: r.umask,
     })
 }
 
-fn rename<'a>(new_parent: u64, flags: u32, b: &mut Body<'a>) -> Decoded<'a> {
-    Ok(Operation::Rename {
-        name: b.name()?,
+fn decode_rename<'a>(new_parent: u64, flags: u32, b: &mut BodyReader<'a>) -> Decoded<'a> {
+    Ok(FuseOperation::Rename {
+        name: b.take_name()?,
         new_parent: NodeId::new(new_parent),
-        new_name: b.name()?,
+        new_name: b.take_name()?,
         flags: RenameFlags::from_bits_retain(flags),
     })
 }
 
-fn open<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_open_in = b.take()?;
-    Ok(Operation::Open {
-        flags: oflags(r.flags),
+fn decode_open<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_open_in = b.take_struct()?;
+    Ok(FuseOperation::Open {
+        flags: open_flags(r.flags),
         kill_suidgid: r.open_flags & abi::FUSE_OPEN_KILL_SUIDGID != 0,
     })
 }
 
-fn create<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_create_in = b.take()?;
-    Ok(Operation::Create {
-        name: b.name()?,
-        flags: oflags(r.flags),
-        perm: perm(r.mode),
+fn decode_create<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_create_in = b.take_struct()?;
+    Ok(FuseOperation::Create {
+        name: b.take_name()?,
+        flags: open_flags(r.flags),
+        perm: permission_bits(r.mode),
         umask: r.umask,
         kill_suidgid: r.open_flags & abi::FUSE_OPEN_KILL_SUIDGID != 0,
     })
 }
 
-fn tmpfile<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_create_in = b.take()?;
+fn decode_tmpfile<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_create_in = b.take_struct()?;
     let kill_suidgid = r.open_flags & abi::FUSE_OPEN_KILL_SUIDGID != 0;
-    Ok(Operation::Tmpfile {
-        flags: oflags(r.flags),
-        perm: perm(r.mode),
+    Ok(FuseOperation::Tmpfile {
+        flags: open_flags(r.flags),
+        perm: permission_bits(r.mode),
         umask: r.umask,
         kill_suidgid,
     })
 }
 
-fn read<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_read_in = b.take()?;
-    Ok(Operation::Read {
+fn decode_read<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_read_in = b.take_struct()?;
+    Ok(FuseOperation::Read {
         handle: Handle::new(r.fh),
         offset: r.offset,
         size: r.size,
-        flags: oflags(r.flags),
+        flags: open_flags(r.flags),
         lock_owner: (r.read_flags & abi::FUSE_READ_LOCKOWNER != 0)
             .then(|| LockOwner::new(r.lock_owner)),
     })
 }
 
-fn write<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_write_in = b.take()?;
-    Ok(Operation::Write {
+fn decode_write<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_write_in = b.take_struct()?;
+    Ok(FuseOperation::Write {
         handle: Handle::new(r.fh),
         offset: r.offset,
-        data: b.data(r.size)?,
-        flags: oflags(r.flags),
+        data: b.take_data(r.size)?,
+        flags: open_flags(r.flags),
         lock_owner: (r.write_flags & abi::FUSE_WRITE_LOCKOWNER != 0)
             .then(|| LockOwner::new(r.lock_owner)),
         cached: r.write_flags & abi::FUSE_WRITE_CACHE != 0,
@@ -273,64 +303,66 @@ fn write<'a>(b: &mut Body<'a>) -> Decoded<'a> {
     })
 }
 
-fn release<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_release_in = b.take()?;
-    Ok(Operation::Release {
+fn decode_release<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_release_in = b.take_struct()?;
+    Ok(FuseOperation::Release {
         handle: Handle::new(r.fh),
-        flags: oflags(r.flags),
+        flags: open_flags(r.flags),
         lock_owner: LockOwner::new(r.lock_owner),
         flush: r.release_flags & abi::FUSE_RELEASE_FLUSH != 0,
         flock_unlock: r.release_flags & abi::FUSE_RELEASE_FLOCK_UNLOCK != 0,
     })
 }
 
-fn releasedir<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_release_in = b.take()?;
-    Ok(Operation::Releasedir {
+fn decode_releasedir<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_release_in = b.take_struct()?;
+    Ok(FuseOperation::Releasedir {
         handle: Handle::new(r.fh),
-        flags: oflags(r.flags),
+        flags: open_flags(r.flags),
     })
 }
 
-fn fsync(b: &mut Body<'_>) -> Result<(Handle, bool), DecodeError> {
-    let r: abi::fuse_fsync_in = b.take()?;
+fn decode_fsync(b: &mut BodyReader<'_>) -> Result<(Handle, bool), DecodeError> {
+    let r: abi::fuse_fsync_in = b.take_struct()?;
     Ok((
         Handle::new(r.fh),
         r.fsync_flags & abi::FUSE_FSYNC_FDATASYNC != 0,
     ))
 }
 
-fn flush<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_flush_in = b.take()?;
-    Ok(Operation::Flush {
+fn decode_flush<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_flush_in = b.take_struct()?;
+    Ok(FuseOperation::Flush {
         handle: Handle::new(r.fh),
         lock_owner: LockOwner::new(r.lock_owner),
     })
 }
 
-fn setxattr<'a>(b: &mut Body<'a>, negotiated: InitFlags) -> Decoded<'a> {
-    let [size, flags]: [u32; 2] = b.take()?;
+fn decode_setxattr<'a>(b: &mut BodyReader<'a>, negotiated: InitFlags) -> Decoded<'a> {
+    let [size, flags]: [u32; 2] = b.take_struct()?;
     let extended = negotiated.contains(InitFlags::SETXATTR_EXT);
-    let [more, _padding]: [u32; 2] = if extended { b.take()? } else { [0; 2] };
-    Ok(Operation::Setxattr {
-        name: b.name()?,
-        value: b.data(size)?,
+    // The struct grew by two words when the long form was negotiated.
+    let [more, _padding]: [u32; 2] = if extended { b.take_struct()? } else { [0; 2] };
+    Ok(FuseOperation::Setxattr {
+        name: b.take_name()?,
+        value: b.take_data(size)?,
         flags: XattrFlags::from_bits_retain(flags),
         kill_sgid: more & abi::FUSE_SETXATTR_ACL_KILL_SGID != 0,
     })
 }
 
-fn init(b: &mut Body<'_>) -> Result<InitRequest, DecodeError> {
-    let [major, minor]: [u32; 2] = b.take()?;
+fn decode_init(b: &mut BodyReader<'_>) -> Result<InitRequest, DecodeError> {
+    let [major, minor]: [u32; 2] = b.take_struct()?;
     // A kernel of another major version may follow up with anything; it is only told which version
     // is spoken here.
     let [max_readahead, low]: [u32; 2] = if major == abi::FUSE_KERNEL_VERSION {
-        b.take()?
+        b.take_struct()?
     } else {
         [0; 2]
     };
+    // The high word follows only if a bit of the low one says so.
     let extended = u64::from(low) & InitFlags::INIT_EXT.bits() != 0;
-    let high: u32 = if extended { b.take()? } else { 0 };
+    let high: u32 = if extended { b.take_struct()? } else { 0 };
     Ok(InitRequest {
         major,
         minor,
@@ -339,17 +371,18 @@ fn init(b: &mut Body<'_>) -> Result<InitRequest, DecodeError> {
     })
 }
 
-fn readdir<'a>(b: &mut Body<'a>, plus: bool) -> Decoded<'a> {
-    let r: abi::fuse_read_in = b.take()?;
+fn decode_readdir<'a>(b: &mut BodyReader<'a>, plus: bool) -> Decoded<'a> {
+    let r: abi::fuse_read_in = b.take_struct()?;
+    // Both forms of the request have the layout of a read: its offset is the cookie.
     let (handle, cookie, size) = (Handle::new(r.fh), r.offset, r.size);
     Ok(if plus {
-        Operation::Readdirplus {
+        FuseOperation::Readdirplus {
             handle,
             cookie,
             size,
         }
     } else {
-        Operation::Readdir {
+        FuseOperation::Readdir {
             handle,
             cookie,
             size,
@@ -357,18 +390,19 @@ fn readdir<'a>(b: &mut Body<'a>, plus: bool) -> Decoded<'a> {
     })
 }
 
-fn lock(b: &mut Body<'_>) -> Result<LockRequest, DecodeError> {
-    let r: abi::fuse_lk_in = b.take()?;
+fn decode_lock(b: &mut BodyReader<'_>) -> Result<LockRequest, DecodeError> {
+    let r: abi::fuse_lk_in = b.take_struct()?;
+    // `F_RDLCK`, `F_WRLCK` and `F_UNLCK`.
     let kind = match r.lk.type_ {
         0 => LockKind::Read,
         1 => LockKind::Write,
         2 => LockKind::Unlock,
-        _ => return Err(b.value("type")),
+        _ => return Err(b.undefined_value("type")),
     };
     Ok(LockRequest {
         handle: Handle::new(r.fh),
         owner: LockOwner::new(r.owner),
-        lock: Lock {
+        lock: FileLock {
             start: r.lk.start,
             end: r.lk.end,
             kind,
@@ -378,21 +412,21 @@ fn lock(b: &mut Body<'_>) -> Result<LockRequest, DecodeError> {
     })
 }
 
-fn ioctl<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_ioctl_in = b.take()?;
-    Ok(Operation::Ioctl(Ioctl {
+fn decode_ioctl<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_ioctl_in = b.take_struct()?;
+    Ok(FuseOperation::Ioctl(IoctlRequest {
         handle: Handle::new(r.fh),
         flags: r.flags,
         command: r.cmd,
         argument: r.arg,
-        input: b.data(r.in_size)?,
+        input: b.take_data(r.in_size)?,
         output_size: r.out_size,
     }))
 }
 
-fn poll<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_poll_in = b.take()?;
-    Ok(Operation::Poll {
+fn decode_poll<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_poll_in = b.take_struct()?;
+    Ok(FuseOperation::Poll {
         handle: Handle::new(r.fh),
         wakeup: r.kh,
         events: r.events,
@@ -400,10 +434,10 @@ fn poll<'a>(b: &mut Body<'a>) -> Decoded<'a> {
     })
 }
 
-fn fallocate<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_fallocate_in = b.take()?;
+fn decode_fallocate<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_fallocate_in = b.take_struct()?;
     let mode = FallocateFlags::from_bits_retain(r.mode);
-    Ok(Operation::Fallocate {
+    Ok(FuseOperation::Fallocate {
         handle: Handle::new(r.fh),
         offset: r.offset,
         length: r.length,
@@ -411,9 +445,9 @@ fn fallocate<'a>(b: &mut Body<'a>) -> Decoded<'a> {
     })
 }
 
-fn copy_file_range<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_copy_file_range_in = b.take()?;
-    Ok(Operation::CopyFileRange {
+fn decode_copy_file_range<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_copy_file_range_in = b.take_struct()?;
+    Ok(FuseOperation::CopyFileRange {
         handle: Handle::new(r.fh_in),
         offset: r.off_in,
         to_node: NodeId::new(r.nodeid_out),
@@ -424,9 +458,9 @@ fn copy_file_range<'a>(b: &mut Body<'a>) -> Decoded<'a> {
     })
 }
 
-fn setup_mapping<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_setupmapping_in = b.take()?;
-    Ok(Operation::SetupMapping {
+fn decode_setup_mapping<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_setupmapping_in = b.take_struct()?;
+    Ok(FuseOperation::SetupMapping {
         handle: Handle::new(r.fh),
         file_offset: r.foffset,
         length: r.len,
@@ -435,10 +469,10 @@ fn setup_mapping<'a>(b: &mut Body<'a>) -> Decoded<'a> {
     })
 }
 
-fn statx<'a>(b: &mut Body<'a>) -> Decoded<'a> {
-    let r: abi::fuse_statx_in = b.take()?;
+fn decode_statx<'a>(b: &mut BodyReader<'a>) -> Decoded<'a> {
+    let r: abi::fuse_statx_in = b.take_struct()?;
     let handle = (r.getattr_flags & abi::FUSE_GETATTR_FH != 0).then(|| Handle::new(r.fh));
-    Ok(Operation::Statx {
+    Ok(FuseOperation::Statx {
         handle,
         flags: r.sx_flags,
         mask: r.sx_mask,

@@ -15,7 +15,7 @@ macro_rules! id {
             pub const fn new(raw: u64) -> Self {
                 Self(raw)
             }
-            /// The raw number.
+            /// Returns the raw number.
             pub const fn get(self) -> u64 {
                 self.0
             }
@@ -38,7 +38,7 @@ id! {
     Unique
 }
 id! {
-    /// Who holds a lock: a process (`fcntl`) or an open file (`flock`), as an opaque number.
+    /// The holder of a lock: a process (`fcntl`) or an open file (`flock`), as an opaque number.
     LockOwner
 }
 

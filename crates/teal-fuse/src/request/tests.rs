@@ -25,7 +25,7 @@ fn message(opcode: u32, body: &[&[u8]], ext: usize) -> Vec<u8> {
 /// The operation as text, decoded with and without what may follow it.
 fn shown(opcode: u32, body: &[&[u8]]) -> String {
     let text = |message: &[u8]| {
-        let request = Request::decode(message, InitFlags::SETXATTR_EXT).unwrap();
+        let request = KernelRequest::decode(message, InitFlags::SETXATTR_EXT).unwrap();
         assert_eq!(
             (request.header.unique.get(), request.header.node.get()),
             (6, 7)
@@ -42,13 +42,13 @@ fn shown(opcode: u32, body: &[&[u8]]) -> String {
 }
 
 fn error(opcode: u32, body: &[&[u8]]) -> DecodeError {
-    Request::decode(&message(opcode, body, 0), InitFlags::empty()).unwrap_err()
+    KernelRequest::decode(&message(opcode, body, 0), InitFlags::empty()).unwrap_err()
 }
 
 #[test]
 fn the_header_says_who_asks() {
     let message = message(FUSE_STATFS, &[], 0);
-    let (header, body) = Header::split(&message).unwrap();
+    let (header, body) = RequestHeader::split_message(&message).unwrap();
     assert_eq!(
         (header.uid, header.gid, header.pid, header.opcode),
         (8, 9, 10, FUSE_STATFS)
@@ -188,7 +188,7 @@ fn operations_on_attributes() {
         format!("{shown_set}true }}")
     );
     let short = message(FUSE_SETXATTR, &[&set.as_bytes()[..8], b"a\0\x01\0"], 0);
-    let short = Request::decode(&short, InitFlags::empty()).unwrap();
+    let short = KernelRequest::decode(&short, InitFlags::empty()).unwrap();
     assert_eq!(
         format!("{:?}", short.operation),
         format!("{shown_set}false }}")
@@ -211,13 +211,13 @@ fn a_setattr_holds_what_its_bits_say() {
         ..Default::default()
     };
     let bytes = message(FUSE_SETATTR, &[raw.as_bytes()], 0);
-    let Operation::Setattr(set) = Request::decode(&bytes, InitFlags::empty())
+    let FuseOperation::Setattr(set) = KernelRequest::decode(&bytes, InitFlags::empty())
         .unwrap()
         .operation
     else {
         panic!("another operation")
     };
-    let expected = SetAttr {
+    let expected = SetattrRequest {
         perm: Some(0o4755),
         size: Some(11),
         atime: Some(TimeSet::Now),
@@ -374,7 +374,7 @@ fn locks_of_both_kinds_differ() {
         lk_flags: flags,
         padding: 0,
     };
-    let request = "LockRequest { handle: Handle(1), owner: LockOwner(2), lock: Lock { start: 3, end: 4, kind: Write, pid: 5 }, \
+    let request = "LockRequest { handle: Handle(1), owner: LockOwner(2), lock: FileLock { start: 3, end: 4, kind: Write, pid: 5 }, \
                    flock: ";
     assert_eq!(
         shown(FUSE_GETLK, &[lock(0).as_bytes()]),
@@ -408,13 +408,13 @@ fn operations_of_the_connection_and_of_devices() {
     let two = [5_u64, 6, 7, 8].map(u64::to_ne_bytes).concat();
     let batch = abi::fuse_batch_forget_in { count: 2, dummy: 0 };
     let bytes = message(FUSE_BATCH_FORGET, &[batch.as_bytes(), &two], 0);
-    let Operation::BatchForget(forgets) = Request::decode(&bytes, InitFlags::empty())
+    let FuseOperation::BatchForget(forgets) = KernelRequest::decode(&bytes, InitFlags::empty())
         .unwrap()
         .operation
     else {
         panic!("another operation")
     };
-    let expected = [(5, 6), (7, 8)].map(|(node, lookups)| Forget {
+    let expected = [(5, 6), (7, 8)].map(|(node, lookups)| ForgetRecord {
         node: NodeId::new(node),
         lookups,
     });
@@ -444,7 +444,7 @@ fn operations_of_the_connection_and_of_devices() {
     };
     assert_eq!(
         shown(FUSE_IOCTL, &[ioctl.as_bytes(), b"a"]),
-        "Ioctl(Ioctl { handle: Handle(1), flags: 2, command: 3, argument: 4, input: [97], output_size: 5 })"
+        "Ioctl(IoctlRequest { handle: Handle(1), flags: 2, command: 3, argument: 4, input: [97], output_size: 5 })"
     );
     let poll = abi::fuse_poll_in {
         fh: 1,
@@ -477,7 +477,7 @@ fn operations_of_the_connection_and_of_devices() {
         "SetupMapping { handle: Handle(1), file_offset: 2, length: 3, flags: 4, window_offset: 5 }"
     );
     let bytes = message(FUSE_REMOVEMAPPING, &[&1_u32.to_ne_bytes(), &two[..16]], 0);
-    let Operation::RemoveMapping(ranges) = Request::decode(&bytes, InitFlags::empty())
+    let FuseOperation::RemoveMapping(ranges) = KernelRequest::decode(&bytes, InitFlags::empty())
         .unwrap()
         .operation
     else {
@@ -501,7 +501,7 @@ fn init_of_old_and_new_kernels() {
     };
     let decoded = |body: &[u32]| {
         let bytes = message(FUSE_INIT, &[&words(body)], 0);
-        let Operation::Init(init) = Request::decode(&bytes, InitFlags::empty())
+        let FuseOperation::Init(init) = KernelRequest::decode(&bytes, InitFlags::empty())
             .unwrap()
             .operation
         else {
@@ -585,14 +585,14 @@ fn broken_requests_are_errors() {
     let whole = message(FUSE_STATFS, &[b"x"], 0);
     for read in [0, 39, 40] {
         assert_eq!(
-            Header::split(&whole[..read]).unwrap_err(),
+            RequestHeader::split_message(&whole[..read]).unwrap_err(),
             DecodeError::Length { read }
         );
     }
     let mut ext = message(FUSE_STATFS, &[], 8);
     ext[36] = 2;
     assert_eq!(
-        Header::split(&ext).unwrap_err(),
+        RequestHeader::split_message(&ext).unwrap_err(),
         DecodeError::Length { read: 48 }
     );
 }

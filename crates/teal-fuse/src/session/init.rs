@@ -1,4 +1,4 @@
-//! `INIT`: what the kernel offers, what the server wants, and what both then hold to.
+//! `INIT`: the kernel's offer, the server's wishes, and the protocol that both then follow.
 //!
 //! # Guarantees
 //! 1. *Intersection*: a flag is in force only if it was wanted, offered, and can be served.
@@ -13,7 +13,7 @@ pub(crate) const OLDEST_MINOR: u32 = 31;
 
 /// Bytes of a page in the kernel's accounting of `max_pages`.
 const PAGE: u32 = 4096;
-/// The most a kernel without `MAX_PAGES` puts into one request.
+/// The most bytes that a kernel without `MAX_PAGES` puts into one request.
 const MAX_WRITE_WITHOUT_PAGES: u32 = 32 * PAGE;
 
 bitflags::bitflags! {
@@ -89,7 +89,7 @@ bitflags::bitflags! {
         const HAS_INODE_DAX = abi::FUSE_HAS_INODE_DAX;
         /// Creations carry a supplementary group that matches the directory's.
         const CREATE_SUPP_GROUP = abi::FUSE_CREATE_SUPP_GROUP;
-        /// [`crate::Notifier::expire_entry`] works.
+        /// [`crate::KernelNotifier::expire_entry`] works.
         const HAS_EXPIRE_ONLY = abi::FUSE_HAS_EXPIRE_ONLY;
         /// Shared mappings of files opened for direct I/O.
         const DIRECT_IO_ALLOW_MMAP = abi::FUSE_DIRECT_IO_ALLOW_MMAP;
@@ -111,21 +111,21 @@ bitflags::bitflags! {
 }
 
 impl InitFlags {
-    /// What this crate needs in order to speak the newest layouts; always wanted.
+    /// The flags that this crate needs in order to speak the newest layouts; always wanted.
     const WIRE: Self = Self::INIT_EXT
         .union(Self::MAX_PAGES)
         .union(Self::BIG_WRITES)
         .union(Self::SETXATTR_EXT);
-    /// What cannot be served: no backing file is opened here.
+    /// The flags that cannot be served: no backing file is opened here.
     const UNSERVED: Self = Self::PASSTHROUGH;
 
-    /// From `flags` and `flags2`. Bits without a name are dropped.
+    /// Makes flags from `flags` and `flags2`. Bits without a name are dropped.
     pub(crate) fn from_words(low: u32, high: u32) -> Self {
         Self::from_bits_truncate(u64::from(low) | u64::from(high) << 32)
     }
 
-    /// To `flags` and `flags2`.
-    pub(crate) fn words(self) -> (u32, u32) {
+    /// Returns `flags` and `flags2`.
+    pub(crate) fn to_words(self) -> (u32, u32) {
         (
             (self.bits() & u64::from(u32::MAX)) as u32,
             (self.bits() >> 32) as u32,
@@ -133,7 +133,7 @@ impl InitFlags {
     }
 }
 
-/// What the server wants. Limits are upper bounds; the kernel may lower them.
+/// The wishes of the server. Limits are upper bounds; the kernel may lower them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitConfig {
     /// Capabilities, on top of those the wire needs.
@@ -172,15 +172,17 @@ impl InitConfig {
     /// The largest `max_write`: 256 pages, the kernel's default limit (`fs.fuse.max_pages_limit`).
     pub const MAX_WRITE: u32 = 256 * PAGE;
 
-    /// Returns what both sides hold to, given the kernel's `offer`.
-    pub(crate) fn negotiate(&self, offer: &InitRequest) -> Negotiated {
+    /// Returns the protocol that both sides follow, given the kernel's `offer`.
+    pub(crate) fn negotiate(&self, offer: &InitRequest) -> NegotiatedProtocol {
+        // The wire's own needs are always wanted; the kernel's offer bounds all.
         let flags = (self.wanted | InitFlags::WIRE).difference(InitFlags::UNSERVED) & offer.flags;
+        // Always below the receive buffer, whatever the server wishes.
         let limit = if flags.contains(InitFlags::MAX_PAGES) {
             Self::MAX_WRITE
         } else {
             MAX_WRITE_WITHOUT_PAGES
         };
-        Negotiated {
+        NegotiatedProtocol {
             minor: offer.minor.min(abi::FUSE_KERNEL_MINOR_VERSION),
             flags,
             max_write: self.max_write.clamp(PAGE, limit),
@@ -188,9 +190,9 @@ impl InitConfig {
         }
     }
 
-    /// The reply that tells the kernel.
-    pub(crate) fn answer(&self, negotiated: &Negotiated) -> abi::fuse_init_out {
-        let (flags, flags2) = negotiated.flags.words();
+    /// Returns the reply that tells the kernel.
+    pub(crate) fn init_reply(&self, negotiated: &NegotiatedProtocol) -> abi::fuse_init_out {
+        let (flags, flags2) = negotiated.flags.to_words();
         abi::fuse_init_out {
             major: abi::FUSE_KERNEL_VERSION,
             minor: negotiated.minor,
@@ -200,6 +202,7 @@ impl InitConfig {
             congestion_threshold: self.congestion_threshold,
             max_write: negotiated.max_write,
             time_gran: self.time_gran,
+            // Counted in pages, the kernel allocates so many for a request.
             max_pages: u16::try_from(negotiated.max_write.div_ceil(PAGE)).unwrap_or(u16::MAX),
             flags2,
             request_timeout: self.request_timeout,
@@ -208,9 +211,9 @@ impl InitConfig {
     }
 }
 
-/// What kernel and server agreed on.
+/// The protocol that kernel and server agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Negotiated {
+pub struct NegotiatedProtocol {
     /// The smaller of both minor versions.
     pub minor: u32,
     /// The capabilities in force.
@@ -221,15 +224,15 @@ pub struct Negotiated {
     pub max_readahead: u32,
 }
 
-impl Negotiated {
-    /// Bytes of the largest payload of a request or an answer, as the kernel counts it for an entry
-    /// of a ring.
+impl NegotiatedProtocol {
+    /// Returns the length of the largest payload of a request or an answer, as the kernel counts it
+    /// for an entry of a ring.
     pub(crate) fn payload_size(&self) -> usize {
         (self.max_write.max(XATTR_VALUE_MAX as u32)).next_multiple_of(PAGE) as usize
     }
 
-    /// Bytes of a buffer that holds any request: the largest payload, and a page for the structs
-    /// and names before it.
+    /// Returns the length of a buffer that holds any request: the largest payload, and a page for
+    /// the structs and names before it.
     pub(crate) fn buffer_size(&self) -> usize {
         (self.max_write.max(XATTR_VALUE_MAX as u32) + PAGE) as usize
     }

@@ -12,25 +12,26 @@ fn init(kernel: &MemoryKernel, words: &[u32]) -> u64 {
         .iter()
         .flat_map(|w| w.to_ne_bytes())
         .collect::<Vec<_>>();
-    kernel.request(FUSE_INIT, NodeId::new(0), &[&body])
+    kernel.send_request(FUSE_INIT, NodeId::new(0), &[&body])
 }
 
-fn started() -> (Session, MemoryKernel) {
+fn started() -> (FuseSession, MemoryKernel) {
     let (transport, kernel) = memory_pair();
-    kernel.init(InitFlags::all() - InitFlags::FLOCK_LOCKS);
-    let session = Session::start(Arc::new(transport), &InitConfig::default()).unwrap();
-    assert_eq!(kernel.message().unwrap().body.len(), 64);
+    kernel.send_init(InitFlags::all() - InitFlags::FLOCK_LOCKS);
+    let session =
+        FuseSession::start_on_transport(Arc::new(transport), &InitConfig::default()).unwrap();
+    assert_eq!(kernel.receive_message().unwrap().body.len(), 64);
     (session, kernel)
 }
 
 /// Answers lookups, panics on unlinks, drops the rest.
 struct Moody;
 
-impl Serve for Moody {
-    fn serve(&self, request: Request<'_>, reply: Reply) {
+impl RequestHandler for Moody {
+    fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
         match request.operation {
-            Operation::Lookup { .. } => reply.error(Errno::NOENT),
-            Operation::Unlink { .. } => panic!("as the test wants"),
+            FuseOperation::Lookup { .. } => reply.send_error(Errno::NOENT),
+            FuseOperation::Unlink { .. } => panic!("as the test wants"),
             _ => {}
         }
     }
@@ -51,18 +52,18 @@ fn handshake_first_and_with_every_kernel_that_can() {
             .contains(InitFlags::PARALLEL_DIROPS)
     );
     assert!(!session.negotiated().flags.contains(InitFlags::FLOCK_LOCKS));
-    assert!(session.unmounter().is_none() && session.device().is_none());
+    assert!(session.unmount_handle().is_none() && session.device_number().is_none());
 
     let (transport, kernel) = memory_pair();
     init(&kernel, &[8, 0]);
     init(&kernel, &[7, 45, 4096, 1, 0]);
-    Session::start(Arc::new(transport), &InitConfig::default()).unwrap();
-    let newer = kernel.message().unwrap();
+    FuseSession::start_on_transport(Arc::new(transport), &InitConfig::default()).unwrap();
+    let newer = kernel.receive_message().unwrap();
     assert_eq!(
         (newer.error, &newer.body[..4]),
         (0, &7_u32.to_ne_bytes()[..])
     );
-    assert_eq!(kernel.message().unwrap().error, 0);
+    assert_eq!(kernel.receive_message().unwrap().error, 0);
 }
 
 #[test]
@@ -70,19 +71,21 @@ fn kernels_that_cannot_are_told_and_named() {
     for (major, minor) in [(7, 30), (6, 99)] {
         let (transport, kernel) = memory_pair();
         init(&kernel, &[major, minor, 4096, 1]);
-        let error = Session::start(Arc::new(transport), &InitConfig::default()).unwrap_err();
+        let error = FuseSession::start_on_transport(Arc::new(transport), &InitConfig::default())
+            .unwrap_err();
         assert!(
             matches!(error, SessionError::Version { major: m, minor: n } if (m, n) == (major, minor)),
             "{error}"
         );
         assert_eq!(
-            kernel.message().unwrap().error,
+            kernel.receive_message().unwrap().error,
             -Errno::PROTO.raw_os_error()
         );
     }
     let (transport, kernel) = memory_pair();
-    kernel.request(FUSE_STATFS, NodeId::ROOT, &[]);
-    let error = Session::start(Arc::new(transport), &InitConfig::default()).unwrap_err();
+    kernel.send_request(FUSE_STATFS, NodeId::ROOT, &[]);
+    let error =
+        FuseSession::start_on_transport(Arc::new(transport), &InitConfig::default()).unwrap_err();
     assert!(
         matches!(
             error,
@@ -92,28 +95,32 @@ fn kernels_that_cannot_are_told_and_named() {
         ),
         "{error}"
     );
-    assert_eq!(kernel.message().unwrap().error, -Errno::IO.raw_os_error());
+    assert_eq!(
+        kernel.receive_message().unwrap().error,
+        -Errno::IO.raw_os_error()
+    );
 
     let (transport, kernel) = memory_pair();
     kernel.close();
-    let error = Session::start(Arc::new(transport), &InitConfig::default()).unwrap_err();
+    let error =
+        FuseSession::start_on_transport(Arc::new(transport), &InitConfig::default()).unwrap_err();
     assert!(matches!(error, SessionError::Closed), "{error}");
 }
 
 #[test]
 fn a_panic_costs_one_request_and_every_request_gets_one_answer() {
     let (session, kernel) = started();
-    let lookup = kernel.request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]);
-    let panics = kernel.request(FUSE_UNLINK, NodeId::ROOT, &[b"a\0"]);
-    let dropped = kernel.request(FUSE_STATFS, NodeId::ROOT, &[]);
-    kernel.request(FUSE_FORGET, NodeId::ROOT, &[&1_u64.to_ne_bytes()]);
-    let malformed = kernel.request(FUSE_LOOKUP, NodeId::ROOT, &[b"no end"]);
-    kernel.raw(b"noise".to_vec());
+    let lookup = kernel.send_request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]);
+    let panics = kernel.send_request(FUSE_UNLINK, NodeId::ROOT, &[b"a\0"]);
+    let dropped = kernel.send_request(FUSE_STATFS, NodeId::ROOT, &[]);
+    kernel.send_request(FUSE_FORGET, NodeId::ROOT, &[&1_u64.to_ne_bytes()]);
+    let malformed = kernel.send_request(FUSE_LOOKUP, NodeId::ROOT, &[b"no end"]);
+    kernel.send_raw(b"noise".to_vec());
     let again = init(&kernel, &[7, 45, 0, 0]);
-    let last = kernel.request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]);
+    let last = kernel.send_request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]);
     kernel.close();
     session.run(one(), &Moody).unwrap();
-    let mut answers = std::iter::from_fn(|| kernel.message())
+    let mut answers = std::iter::from_fn(|| kernel.receive_message())
         .map(|m| (m.unique, m.error))
         .collect::<Vec<_>>();
     // While one panics at length, another worker may have gone on.
@@ -135,18 +142,18 @@ fn a_panic_costs_one_request_and_every_request_gets_one_answer() {
 #[test]
 fn workers_serve_side_by_side_and_end_together() {
     struct Meeting(Barrier, AtomicUsize);
-    impl Serve for Meeting {
-        fn serve(&self, _: Request<'_>, reply: Reply) {
+    impl RequestHandler for Meeting {
+        fn handle_request(&self, _: KernelRequest<'_>, reply: ReplySender) {
             self.0.wait();
             self.1.fetch_add(1, Ordering::Relaxed);
-            reply.ok();
+            reply.send_ok();
         }
     }
     const WORKERS: usize = 3;
     let (session, kernel) = started();
     let meeting = Meeting(Barrier::new(WORKERS), AtomicUsize::new(0));
     for _ in 0..WORKERS {
-        kernel.request(FUSE_STATFS, NodeId::ROOT, &[]);
+        kernel.send_request(FUSE_STATFS, NodeId::ROOT, &[]);
     }
     kernel.close();
     session
@@ -157,25 +164,25 @@ fn workers_serve_side_by_side_and_end_together() {
 
 #[test]
 fn a_reply_may_be_answered_after_the_session_on_another_thread() {
-    struct Keeps(parking_lot::Mutex<Vec<Reply>>);
-    impl Serve for Keeps {
-        fn serve(&self, _: Request<'_>, reply: Reply) {
+    struct Keeps(parking_lot::Mutex<Vec<ReplySender>>);
+    impl RequestHandler for Keeps {
+        fn handle_request(&self, _: KernelRequest<'_>, reply: ReplySender) {
             self.0.lock().push(reply);
         }
     }
     let (session, kernel) = started();
-    let unique = kernel.request(FUSE_FSYNC, NodeId::ROOT, &[&[0; 16]]);
+    let unique = kernel.send_request(FUSE_FSYNC, NodeId::ROOT, &[&[0; 16]]);
     kernel.close();
     let keeps = Keeps(parking_lot::Mutex::default());
     session.run(one(), &keeps).unwrap();
     let kept = keeps.0.into_inner();
     std::thread::scope(|scope| {
-        let later = move || kept.into_iter().for_each(Reply::ok);
+        let later = move || kept.into_iter().for_each(ReplySender::send_ok);
         std::thread::Builder::new()
             .spawn_scoped(scope, later)
             .unwrap();
     });
-    assert_eq!(kernel.message().unwrap().unique, unique);
+    assert_eq!(kernel.receive_message().unwrap().unique, unique);
 }
 
 #[test]
@@ -183,15 +190,15 @@ fn requests_that_wait_keep_no_other_from_being_served() {
     const WAIT: usize = 20;
     /// Lookups wait until they are let go.
     struct Waits(parking_lot::Mutex<bool>, parking_lot::Condvar);
-    impl Serve for Waits {
-        fn serve(&self, request: Request<'_>, reply: Reply) {
-            if let Operation::Lookup { .. } = request.operation {
+    impl RequestHandler for Waits {
+        fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
+            if let FuseOperation::Lookup { .. } = request.operation {
                 let mut may_go = self.0.lock();
                 while !*may_go {
                     self.1.wait(&mut may_go);
                 }
             }
-            reply.error(Errno::NOENT);
+            reply.send_error(Errno::NOENT);
         }
     }
     let (session, kernel) = started();
@@ -202,18 +209,18 @@ fn requests_that_wait_keep_no_other_from_being_served() {
             .spawn_scoped(scope, run)
             .unwrap();
         let held: Vec<_> = (0..WAIT)
-            .map(|_| kernel.request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]))
+            .map(|_| kernel.send_request(FUSE_LOOKUP, NodeId::ROOT, &[b"a\0"]))
             .collect();
-        let other = kernel.request(FUSE_STATFS, NodeId::ROOT, &[]);
+        let other = kernel.send_request(FUSE_STATFS, NodeId::ROOT, &[]);
         assert_eq!(
-            kernel.message().unwrap().unique,
+            kernel.receive_message().unwrap().unique,
             other,
             "the one that does not wait is answered while they do"
         );
         *waits.0.lock() = true;
         waits.1.notify_all();
         let mut answered: Vec<_> = (0..WAIT)
-            .map(|_| kernel.message().unwrap().unique)
+            .map(|_| kernel.receive_message().unwrap().unique)
             .collect();
         answered.sort_unstable();
         assert_eq!(answered, held);

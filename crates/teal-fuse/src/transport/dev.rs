@@ -1,6 +1,6 @@
 //! The device `/dev/fuse`.
 
-use super::{Outlet, Transport};
+use super::channel::{MessageSink, Transport};
 use crate::ioctl;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Where the device lives.
+/// The path of the device.
 pub(crate) const DEV_FUSE: &str = "/dev/fuse";
 
 /// An open `/dev/fuse` that belongs to one mount.
@@ -33,7 +33,7 @@ impl AsFd for DevFuse {
     }
 }
 
-impl Outlet for DevFuse {
+impl MessageSink for DevFuse {
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         // The kernel takes a message whole or not at all.
         rustix::io::retry_on_intr(|| rustix::io::writev(&self.0, parts)).map(drop)
@@ -55,17 +55,19 @@ impl Transport for DevFuse {
         }
     }
 
-    fn channel(&self) -> Result<Arc<dyn Transport>, Errno> {
+    fn open_channel(&self) -> Result<Arc<dyn Transport>, Errno> {
+        // A fresh descriptor belongs to no mount until it is attached to the connection of this
+        // one.
         let clone = Self::open()?;
-        ioctl::attach(clone.as_fd(), self.as_fd())?;
+        ioctl::attach_channel(clone.as_fd(), self.as_fd())?;
         Ok(Arc::new(clone))
     }
 
-    fn send_without_its_end(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
-        rustix::io::retry_on_intr(|| ioctl::write_without_its_end(self.as_fd(), head, missing))
+    fn send_truncated(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
+        rustix::io::retry_on_intr(|| ioctl::write_truncated(self.as_fd(), head, missing))
     }
 
-    fn device(&self) -> Option<BorrowedFd<'_>> {
+    fn device_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }
 }

@@ -1,6 +1,6 @@
-//! A connection in memory: tests play the kernel without one.
+//! A connection in memory: tests take the part of the kernel, without one.
 
-use super::{Outlet, Transport};
+use super::channel::{MessageSink, Transport};
 use crate::abi::opcode::FUSE_INIT;
 use crate::abi::{
     FUSE_KERNEL_MINOR_VERSION, FUSE_KERNEL_VERSION, fuse_in_header, fuse_init_in, fuse_out_header,
@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, IntoBytes};
 const QUEUE_LIMIT: usize = 4096;
 
 #[derive(Debug, Default)]
-struct Wire {
+struct MemoryQueues {
     requests: VecDeque<Vec<u8>>,
     messages: VecDeque<Vec<u8>>,
     last_unique: u64,
@@ -28,33 +28,33 @@ struct Wire {
 
 /// The lock guards both queues; nothing is called under it.
 #[derive(Debug, Default)]
-struct Shared {
-    wire: Mutex<Wire>,
+struct MemoryChannel {
+    wire: Mutex<MemoryQueues>,
     changed: Condvar,
 }
 
 /// The server's end.
 #[derive(Debug, Clone)]
-pub struct MemoryTransport(Arc<Shared>);
+pub struct MemoryTransport(Arc<MemoryChannel>);
 
 /// The kernel's end.
 #[derive(Debug)]
-pub struct MemoryKernel(Arc<Shared>);
+pub struct MemoryKernel(Arc<MemoryChannel>);
 
-/// What the server sent.
+/// A message of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct ServerMessage {
     /// The request it answers; 0 for a notification.
     pub unique: u64,
     /// A negative errno or 0 in a reply; the positive code of a notification.
     pub error: i32,
-    /// What follows the header.
+    /// The bytes behind the header.
     pub body: Vec<u8>,
 }
 
-/// Two ends of a new connection.
+/// Makes a connection and returns its two ends.
 pub fn memory_pair() -> (MemoryTransport, MemoryKernel) {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(MemoryChannel::default());
     (MemoryTransport(Arc::clone(&shared)), MemoryKernel(shared))
 }
 
@@ -63,8 +63,8 @@ impl MemoryKernel {
     ///
     /// # Panics
     /// When 4096 requests wait already.
-    pub fn init(&self, flags: InitFlags) -> u64 {
-        let (low, high) = (flags | InitFlags::INIT_EXT).words();
+    pub fn send_init(&self, flags: InitFlags) -> u64 {
+        let (low, high) = (flags | InitFlags::INIT_EXT).to_words();
         let init = fuse_init_in {
             major: FUSE_KERNEL_VERSION,
             minor: FUSE_KERNEL_MINOR_VERSION,
@@ -73,14 +73,14 @@ impl MemoryKernel {
             flags2: high,
             ..Default::default()
         };
-        self.request(FUSE_INIT, NodeId::new(0), &[init.as_bytes()])
+        self.send_request(FUSE_INIT, NodeId::new(0), &[init.as_bytes()])
     }
 
     /// Sends an operation with the body of `parts`, as user 0; returns its unique number.
     ///
     /// # Panics
     /// When 4096 requests wait already.
-    pub fn request(&self, opcode: u32, node: NodeId, parts: &[&[u8]]) -> u64 {
+    pub fn send_request(&self, opcode: u32, node: NodeId, parts: &[&[u8]]) -> u64 {
         let body = parts.concat();
         let mut wire = self.0.wire.lock();
         wire.last_unique += 2; // the lowest bit marks interrupts
@@ -92,7 +92,7 @@ impl MemoryKernel {
             ..Default::default()
         };
         let unique = wire.last_unique;
-        self.push(wire, [header.as_bytes(), &body].concat());
+        self.enqueue(wire, [header.as_bytes(), &body].concat());
         unique
     }
 
@@ -100,11 +100,11 @@ impl MemoryKernel {
     ///
     /// # Panics
     /// When 4096 requests wait already.
-    pub fn raw(&self, message: Vec<u8>) {
-        self.push(self.0.wire.lock(), message);
+    pub fn send_raw(&self, message: Vec<u8>) {
+        self.enqueue(self.0.wire.lock(), message);
     }
 
-    fn push(&self, mut wire: parking_lot::MutexGuard<'_, Wire>, message: Vec<u8>) {
+    fn enqueue(&self, mut wire: parking_lot::MutexGuard<'_, MemoryQueues>, message: Vec<u8>) {
         assert!(
             wire.requests.len() < QUEUE_LIMIT,
             "{QUEUE_LIMIT} requests wait and nobody reads them"
@@ -115,12 +115,13 @@ impl MemoryKernel {
 
     /// Waits for the server's next message; `None` when the connection is closed and all were
     /// taken.
-    pub fn message(&self) -> Option<Message> {
+    pub fn receive_message(&self) -> Option<ServerMessage> {
         let mut wire = self.0.wire.lock();
         loop {
             if let Some(bytes) = wire.messages.pop_front() {
+                // Checked when the message was sent.
                 let (header, body) = fuse_out_header::read_from_prefix(&bytes).ok()?;
-                return Some(Message {
+                return Some(ServerMessage {
                     unique: header.unique,
                     error: header.error,
                     body: body.to_vec(),
@@ -140,19 +141,20 @@ impl MemoryKernel {
     }
 }
 
-impl Outlet for MemoryTransport {
+impl MessageSink for MemoryTransport {
     /// Fails with `EINVAL` when the length in the header is not that of the message, as the kernel
     /// does.
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
-        let message = parts
-            .iter()
-            .flat_map(|part| part.iter().copied())
-            .collect::<Vec<_>>();
+        let mut message = Vec::new();
+        for part in parts {
+            message.extend_from_slice(part);
+        }
         let (header, _) = fuse_out_header::read_from_prefix(&message).map_err(|_| Errno::INVAL)?;
         if usize::try_from(header.len) != Ok(message.len()) {
             return Err(Errno::INVAL);
         }
         let mut wire = self.0.wire.lock();
+        // A test that does not read its messages fails here instead of taking all memory.
         if wire.messages.len() == QUEUE_LIMIT {
             return Err(Errno::NOBUFS);
         }
@@ -167,6 +169,7 @@ impl Transport for MemoryTransport {
         let mut wire = self.0.wire.lock();
         loop {
             if let Some(request) = wire.requests.pop_front() {
+                // As the kernel does, which drops a request that the buffer cannot hold.
                 let room = buffer.get_mut(..request.len()).ok_or(Errno::IO)?;
                 room.copy_from_slice(&request);
                 return Ok(Some(request.len()));
@@ -178,7 +181,7 @@ impl Transport for MemoryTransport {
         }
     }
 
-    fn channel(&self) -> Result<Arc<dyn Transport>, Errno> {
+    fn open_channel(&self) -> Result<Arc<dyn Transport>, Errno> {
         Ok(Arc::new(self.clone()))
     }
 }
@@ -209,7 +212,7 @@ mod tests {
     fn a_full_queue_of_requests_is_a_fault_of_the_test() {
         let (_server, kernel) = memory_pair();
         for _ in 0..=QUEUE_LIMIT {
-            kernel.raw(Vec::new());
+            kernel.send_raw(Vec::new());
         }
     }
 

@@ -1,30 +1,30 @@
 //! The fuzz target of the request decoder, shared with the crate `fuzz`.
 
 use teal_fuse::abi::fuse_in_header;
-use teal_fuse::{InitFlags, Operation, Request};
+use teal_fuse::{FuseOperation, InitFlags, KernelRequest};
 use zerocopy::IntoBytes;
 
 /// Decodes, and walks everything that is read lazily.
 pub(crate) fn digest(message: &[u8], flags: InitFlags) {
-    match Request::decode(message, flags) {
-        Ok(Request {
-            operation: Operation::BatchForget(records),
+    match KernelRequest::decode(message, flags) {
+        Ok(KernelRequest {
+            operation: FuseOperation::BatchForget(records),
             ..
         }) => {
             assert!(records.count() <= message.len() / 16)
         }
-        Ok(Request {
-            operation: Operation::RemoveMapping(records),
+        Ok(KernelRequest {
+            operation: FuseOperation::RemoveMapping(records),
             ..
         }) => {
             assert!(records.count() <= message.len() / 16);
         }
-        Ok(Request {
-            operation: Operation::Write { data, .. },
+        Ok(KernelRequest {
+            operation: FuseOperation::Write { data, .. },
             ..
         }) => assert!(data.len() + 80 <= message.len()),
-        Ok(Request {
-            operation: Operation::Lookup { name },
+        Ok(KernelRequest {
+            operation: FuseOperation::Lookup { name },
             ..
         }) => assert!(!name.is_empty() && !name.contains(&0)),
         Ok(request) => drop(format!("{request:?}")),

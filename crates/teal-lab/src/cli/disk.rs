@@ -1,4 +1,4 @@
-//! The command line of `teal lab disk`.
+//! Defines the command line of `teal lab disk`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use teal_command::size::parse_size;
 use teal_rig::disk::{DiskModel, DiskStart, WriteCache};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Disk {
+pub(crate) enum DiskCommand {
     /// Make a modelled disk and print its block device (root)
-    Start(Start),
+    Start(DiskStartArgs),
     /// The disks that are there
     Ls,
     /// Requests, seeks and joules, in all and since the last mark
@@ -30,7 +30,7 @@ pub(crate) enum Disk {
     Idle {
         /// The disk
         name: String,
-        /// How long
+        /// Seconds that pass
         seconds: f64,
     },
     /// Send the disk to its lowest state; the next request wakes it
@@ -47,7 +47,7 @@ pub(crate) enum Disk {
     /// interrupted
     Nbd {
         #[command(flatten)]
-        model: Model,
+        model: DiskModelArgs,
         /// Address and port, such as 127.0.0.1:10809
         #[arg(long)]
         listen: std::net::SocketAddr,
@@ -60,29 +60,29 @@ pub(crate) enum Disk {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Start {
+pub(crate) struct DiskStartArgs {
     #[command(flatten)]
-    pub(crate) model: Model,
+    pub(crate) model: DiskModelArgs,
     /// Answer when the modelled drive would; otherwise at once, and time is virtual
     #[arg(long)]
     pub(crate) real_time: bool,
-    /// How to call it
+    /// Name of the disk
     pub(crate) name: String,
     /// Tell the parent on standard output once it is there
     #[arg(long, hide = true)]
     pub(crate) tell: bool,
 }
 
-/// A switch.
+/// Switches something on or off.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Switch {
+pub(crate) enum OnOff {
     On,
     Off,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Model {
-    /// What is modelled: a shipped profile's name, or a file
+pub(crate) struct DiskModelArgs {
+    /// Modelled disk: a shipped profile's name, or a file
     #[arg(long)]
     pub(crate) profile: String,
     /// Its size, such as 500M; at most what the profile holds
@@ -90,7 +90,7 @@ pub(crate) struct Model {
     pub(crate) size: u64,
     /// The drive's write cache: with it, writes are answered before they are on the surface
     #[arg(long, value_enum, default_value = "on")]
-    pub(crate) cache: Switch,
+    pub(crate) cache: OnOff,
     /// Spin down after so many seconds without work [default: never]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) spin_down: Option<u64>,
@@ -102,14 +102,14 @@ pub(crate) struct Model {
     pub(crate) image: Option<PathBuf>,
 }
 
-impl From<Model> for DiskModel {
-    fn from(of: Model) -> Self {
+impl From<DiskModelArgs> for DiskModel {
+    fn from(of: DiskModelArgs) -> Self {
         Self {
             profile: of.profile,
             size: of.size,
             cache: match of.cache {
-                Switch::On => WriteCache::On,
-                Switch::Off => WriteCache::Off,
+                OnOff::On => WriteCache::On,
+                OnOff::Off => WriteCache::Off,
             },
             spin_down: of.spin_down,
             log: of.log,
@@ -118,8 +118,8 @@ impl From<Model> for DiskModel {
     }
 }
 
-impl From<Start> for DiskStart {
-    fn from(of: Start) -> Self {
+impl From<DiskStartArgs> for DiskStart {
+    fn from(of: DiskStartArgs) -> Self {
         Self {
             model: of.model.into(),
             real_time: of.real_time,

@@ -1,11 +1,11 @@
-//! The command line of `teal lab trace`.
+//! Defines the command line of `teal lab trace`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use teal_command::size::parse_size;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Trace {
+pub(crate) enum TraceCommand {
     /// Print a trace as text, one line an event
     Show {
         /// The trace
@@ -15,7 +15,7 @@ pub(crate) enum Trace {
         paths: bool,
     },
     /// Read a trace of another format
-    Import(Import),
+    Import(ImportArgs),
     /// Make a workload of a trace of file level, as `teal lab record --wml` does; files that were
     /// not touched are not in it
     Characterise {
@@ -36,21 +36,21 @@ pub(crate) enum Trace {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     /// The format of the input
     #[arg(long)]
-    pub(crate) from: Format,
+    pub(crate) from: ImportFormat,
     /// The input; - is standard input. All processors' files of a run of blktrace together
     #[arg(required = true)]
     pub(crate) input: Vec<PathBuf>,
     /// The trace, a new file
     #[arg(long)]
     pub(crate) out: PathBuf,
-    /// Of blktrace: where requests begin
-    #[arg(long, value_enum, default_value_t = At::Issue)]
-    pub(crate) at: At,
-    /// Of oracle-general: objects are places on a device, in units of so many bytes [default: they
-    /// are files]
+    /// Point at which requests of blktrace begin
+    #[arg(long, value_enum, default_value_t = RequestBegin::Issue)]
+    pub(crate) at: RequestBegin,
+    /// Bytes of a place for oracle-general: objects are places on a device, in units of this size
+    /// [default: they are files]
     #[arg(long, value_parser = parse_size)]
     pub(crate) unit: Option<u64>,
     /// A word on where it comes from, for the header [default: format and names of the input]
@@ -58,10 +58,10 @@ pub(crate) struct Import {
     pub(crate) source: Option<String>,
 }
 
-/// Formats that can be read.
+/// Names the formats that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// What `trace show` prints
+pub(crate) enum ImportFormat {
+    /// The text that `trace show` prints
     Text,
     /// The kernel's block trace, as blktrace writes it
     Blktrace,
@@ -72,11 +72,11 @@ pub(crate) enum Format {
     OracleGeneral,
 }
 
-/// Where a request of a block trace begins.
+/// Names the point at which a request of a block trace begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum At {
-    /// Where the driver gets it
+pub(crate) enum RequestBegin {
+    /// The driver gets it
     Issue,
-    /// Where the file system asks for it
+    /// The file system asks for it
     Queue,
 }

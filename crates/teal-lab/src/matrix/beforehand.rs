@@ -1,63 +1,65 @@
-//! What is looked at before the first run: whatever would make a matrix fail in the middle of it.
+//! Looks, before the first run, for everything that would make a matrix fail in the middle.
 //!
-//! A dry run asks for all that can be told without making a file system: the disk's size, its
+//! A dry run checks all that can be told without making a file system: the disk's size, and its
 //! schedulers (of a modelled disk that is started for it). Before the first run each file system is
-//! made and mounted once; all that cannot be had are named together.
+//! made and mounted once. All that fail are named together.
 
 use super::bench::MatrixBench;
 use anyhow::{Result, bail};
 use std::sync::atomic::Ordering;
-use teal_command::profile::shipped;
-use teal_emulator::Setup;
+use teal_command::profile::shipped_profile;
+use teal_emulator::EmulationSetup;
 use teal_rig::guest;
 use teal_rig::testbed::Testbed;
-use teal_study::matrix::{Place, Run, System};
+use teal_study::matrix::{CellRun, FileSystemSetup, KernelPlace};
 
 impl MatrixBench {
-    /// Checks whether there is such a disk, and it has the schedulers that are wanted.
+    /// Checks that the disk exists, and has the wanted schedulers.
     pub(super) fn check_disk(&self) -> Result<()> {
         let device = &self.matrix.device;
+        // A wrong size shows here, before a disk is started.
         if let Some(profile) = &device.profile {
-            Setup::new(shipped(profile)?, device.size.unwrap_or(0))?;
+            EmulationSetup::new(shipped_profile(profile)?, device.size.unwrap_or(0))?;
         }
-        // Guests have their own.
+        // Guests have schedulers of their own.
         if (0..self.matrix.systems.len()).all(|system| self.in_guest(system)) {
             return Ok(());
         }
-        self.testbed()?
+        self.open_testbed()?
             .check_schedulers(&self.matrix.schedulers.names)
     }
 
-    /// The device for a run.
-    pub(super) fn testbed(&self) -> Result<Testbed> {
+    /// Opens the device for a run.
+    pub(super) fn open_testbed(&self) -> Result<Testbed> {
         let device = &self.matrix.device;
         match (&device.profile, &device.path) {
-            (Some(profile), _) => Testbed::modelled(profile, device.size.unwrap_or(0)),
+            (Some(profile), _) => Testbed::start_modelled(profile, device.size.unwrap_or(0)),
             (None, path) => {
-                Testbed::real(std::path::Path::new(path.as_deref().unwrap_or_default()))
+                Testbed::open_real(std::path::Path::new(path.as_deref().unwrap_or_default()))
             }
         }
     }
 
-    /// Makes and mounts a file system, to see whether it can be had.
-    pub(super) fn try_out(&self, system: &System) -> Result<()> {
-        if guest::place(system) == Place::Guest {
+    /// Makes and mounts a file system, to see whether it works.
+    pub(super) fn try_out(&self, system: &FileSystemSetup) -> Result<()> {
+        if guest::kernel_place(system) == KernelPlace::Guest {
             return self.try_in_guest(system);
         }
-        let testbed = self.testbed()?;
-        testbed.make(system)?;
+        let testbed = self.open_testbed()?;
+        testbed.make_filesystem(system)?;
         testbed
             .mount(system, &self.results.join("mount"), self.matrix.runs.cache)?
-            .end()
+            .finish()
     }
 
-    /// Tries all that have no run yet.
-    pub(super) fn try_all(&self, runs: &[Run]) -> Result<()> {
+    /// Tries all file systems that have no run yet.
+    pub(super) fn try_all(&self, runs: &[CellRun]) -> Result<()> {
         let fresh = self
             .matrix
             .systems
             .iter()
             .filter(|system| !runs.iter().any(|run| run.system == system.name));
+        // All failures are collected, so that the user can mend them together.
         let mut wrong = Vec::new();
         for system in fresh {
             if self.ended.load(Ordering::Relaxed) {

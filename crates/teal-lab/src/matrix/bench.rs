@@ -1,4 +1,4 @@
-//! A matrix on its bench: what its names stand for, what it needs, and its blocks of runs.
+//! Runs a matrix: resolves its names, checks its needs, and runs its blocks.
 
 use super::{room, scripts, versions};
 use anyhow::{Context, Result, bail};
@@ -11,24 +11,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_command::paths;
 use teal_command::say::say;
-use teal_rig::meter::Meter;
+use teal_rig::meter::PowerMeter;
 use teal_rig::sources::ScriptSources;
 use teal_rig::{memory_limit, testbed};
-use teal_study::matrix::{Cell, Findings, Matrix, Run, settled};
-use teal_study::wml::Script;
-use teal_study::workload::{Options, plan};
+use teal_study::matrix::{CellRun, Matrix, MatrixCell, MatrixFindings, is_settled};
+use teal_study::wml::WorkloadScript;
+use teal_study::workload::{WorkloadOptions, plan_script};
 
-/// Without it a directory of results is none.
+/// Marks a directory of results.
 pub(super) const MARK: &str = "runs.jsonl";
-/// Cells that came to nothing.
+/// File of the cells that failed.
 pub(super) const FAILED: &str = "failed.jsonl";
 
-/// A matrix with what its names stand for.
+/// Holds a matrix, and everything that its names stand for.
 pub(super) struct MatrixBench {
     pub(super) matrix: Matrix,
-    /// By workload.
-    pub(super) scripts: Vec<Script>,
-    /// The same, as text.
+    /// Script of each workload.
+    pub(super) scripts: Vec<WorkloadScript>,
+    /// Text of each script.
     pub(super) sources: Vec<ScriptSources>,
     pub(super) results: PathBuf,
     pub(super) ended: Arc<AtomicBool>,
@@ -38,20 +38,21 @@ impl MatrixBench {
     pub(super) fn new(matrix: Matrix, sources: Vec<ScriptSources>, results: &Path) -> Result<Self> {
         let scripts = sources
             .iter()
-            .map(ScriptSources::script)
+            .map(ScriptSources::parse_script)
             .collect::<Result<_>>()?;
         Ok(Self {
             matrix,
             scripts,
             sources,
-            results: paths::absolute(results)?,
+            results: paths::absolute_path(results)?,
             ended: Arc::default(),
         })
     }
 
-    /// Before the first run: the guest is looked into, if one is needed, and what runs are made
-    /// with from now on is kept.
-    pub(super) fn begin(&self, runs: &[Run]) -> Result<()> {
+    /// Prepares the first run: looks into the guest, if one is needed, and keeps a description of
+    /// everything that runs are made with from now on.
+    pub(super) fn prepare_runs(&self, runs: &[CellRun]) -> Result<()> {
+        // Kernels must not be mixed: their requests and clocks differ.
         for (at, system) in self.matrix.systems.iter().enumerate() {
             let was = runs
                 .iter()
@@ -69,40 +70,43 @@ impl MatrixBench {
                 );
             }
         }
-        scripts::keep(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
+        scripts::keep_scripts(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
         let guest = self.guest_kernel()?;
+        // An interrupted look into the guest tells nothing worth keeping.
         if self.ended.load(Ordering::Relaxed) {
             Ok(())
         } else {
-            versions::keep(&self.results, &self.matrix, guest)
+            versions::keep_versions(&self.results, &self.matrix, guest)
         }
     }
 
-    /// Ends with the run that is on its way when the program is told to end.
-    pub(super) fn listen(&self) -> Result<()> {
+    /// Ends after the run in progress when the program is told to end.
+    pub(super) fn end_on_signals(&self) -> Result<()> {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&self.ended)).context("signals")?;
         }
         Ok(())
     }
 
-    /// Checks whether everything is there that it takes; and, if the device is to be touched,
-    /// whether what is on it may go.
-    pub(super) fn check(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
+    /// Checks that all needs are met; and, if the device is to be touched, that its content may be
+    /// lost.
+    pub(super) fn check_all(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
+        // Each script is planned with its variables, so that faults are found now.
         for at in 0..self.scripts.len() {
-            plan(&self.scripts[at], self.options(at, 0, Path::new("/"))?)
+            plan_script(&self.scripts[at], self.run_options(at, 0, Path::new("/"))?)
                 .with_context(|| format!("workload {}", self.matrix.workloads[at].name))?;
         }
         for (at, system) in self.matrix.systems.iter().enumerate() {
             self.check_system(at)
                 .with_context(|| format!("system {}", system.name))?;
         }
+        // A dry run may be made while the meter is in use.
         if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
-            Meter::open(of)?;
+            PowerMeter::open(of)?;
         }
         let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
         if let Some(wanted) = self.matrix.runs.memory.filter(|_| here) {
-            memory_limit::check(wanted)?;
+            memory_limit::check_limit(wanted)?;
         }
         if let (Some(erase), None) = (erase, &self.matrix.device.path) {
             bail!(
@@ -112,6 +116,7 @@ impl MatrixBench {
         }
         if let Some(path) = &self.matrix.device.path {
             testbed::check_device(Path::new(path))?;
+            // The user repeats the device's name, so that a typing error costs no data.
             if touches && erase != Some(Path::new(path)) {
                 bail!("everything on {path} will be lost: say --erase {path} if that is meant");
             }
@@ -120,41 +125,62 @@ impl MatrixBench {
         self.check_disk()
     }
 
-    pub(super) fn options(&self, workload: usize, block: u32, dir: &Path) -> Result<Options> {
+    pub(super) fn run_options(
+        &self,
+        workload: usize,
+        block: u32,
+        dir: &Path,
+    ) -> Result<WorkloadOptions> {
+        debug_assert!(
+            workload < self.matrix.workloads.len(),
+            "the matrix has this workload"
+        );
         let runs = &self.matrix.runs;
         let of = &self.matrix.workloads[workload];
+        // Variables may be written with or without the dollar sign.
         let pair = |set: &String| {
             let (name, value) = set
                 .split_once('=')
                 .context("checked when the matrix was read")?;
             Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
         };
-        Ok(Options {
+        Ok(WorkloadOptions {
             seconds: Some(runs.seconds),
             operations: of.operations,
             scale: runs.scale,
-            seed: self.matrix.seed(block),
+            seed: self.matrix.block_seed(block),
             set: of.set.iter().map(pair).collect::<Result<_>>()?,
-            ..Options::new(dir)
+            ..WorkloadOptions::new(dir)
         })
     }
 
-    /// The run of a cell in a block, if it is there.
-    pub(super) fn of<'a>(&self, runs: &'a [Run], block: u32, cell: Cell) -> Option<&'a Run> {
-        let names = self.matrix.names(cell);
+    /// Returns the run of a cell in a block, if it exists.
+    pub(super) fn find_run<'a>(
+        &self,
+        runs: &'a [CellRun],
+        block: u32,
+        cell: MatrixCell,
+    ) -> Option<&'a CellRun> {
+        let names = self.matrix.cell_names(cell);
         runs.iter()
             .find(|run| run.block == block && [&run.workload, &run.system, &run.scheduler] == names)
     }
 
-    /// Runs a cell and keeps the run; `None` if that was interrupted.
-    pub(super) fn run(&self, kept: &mut File, cell: Cell, block: u32) -> Result<Option<Run>> {
-        let [workload, system, scheduler] = self.matrix.names(cell);
-        let run = self.measure(cell, block);
+    /// Runs a cell and keeps the run; returns `None` if it was interrupted.
+    pub(super) fn run_and_keep(
+        &self,
+        kept: &mut File,
+        cell: MatrixCell,
+        block: u32,
+    ) -> Result<Option<CellRun>> {
+        let [workload, system, scheduler] = self.matrix.cell_names(cell);
+        let run = self.measure_cell(cell, block);
         let Some(run) =
             run.with_context(|| format!("workload {workload} on {system} under {scheduler}"))?
         else {
             return Ok(None);
         };
+        // The line is synced: a run may have taken hours.
         let line = serde_json::to_string(&run)?;
         writeln!(kept, "{line}")
             .and_then(|()| kept.sync_data())
@@ -162,28 +188,35 @@ impl MatrixBench {
         Ok(Some(run))
     }
 
-    /// Blocks until their intervals are narrow enough, or there are enough.
-    pub(super) fn go_on(&self, runs: &mut Vec<Run>) -> Result<()> {
-        let mut file = self.kept()?;
-        // Whatever failed before is tried again, and what fails now is not.
+    /// Runs blocks until their intervals are narrow enough, or there are enough.
+    pub(super) fn run_blocks(&self, runs: &mut Vec<CellRun>) -> Result<()> {
+        let mut file = self.runs_file()?;
+        // Cells that failed before are tried again, and those that fail now are not.
         let _ = std::fs::remove_file(self.results.join(FAILED));
         let mut failed = BTreeSet::new();
         for block in 0..self.matrix.runs.most {
             let findings = || {
-                Ok::<_, anyhow::Error>(Findings::with(&self.matrix, runs, &self.failures(runs)?))
+                Ok::<_, anyhow::Error>(MatrixFindings::from_runs_and_failures(
+                    &self.matrix,
+                    runs,
+                    &self.unresolved_failures(runs)?,
+                ))
             };
-            if block >= self.matrix.runs.least && settled(&self.matrix, &findings()?) {
+            // One block less is not enough to judge by.
+            if block >= self.matrix.runs.least && is_settled(&self.matrix, &findings()?) {
                 say!(
                     "every interval is within {:.1} % of its mean",
                     self.matrix.runs.within * 100.0
                 );
                 return Ok(());
             }
-            let is_open =
-                |cell: &Cell| !failed.contains(cell) && self.of(runs, block, *cell).is_none();
-            let cells: Vec<Cell> = self
+            // A resumed block runs only the cells that it lacks.
+            let is_open = |cell: &MatrixCell| {
+                !failed.contains(cell) && self.find_run(runs, block, *cell).is_none()
+            };
+            let cells: Vec<MatrixCell> = self
                 .matrix
-                .block(block)
+                .cells_in_block(block)
                 .into_iter()
                 .filter(is_open)
                 .collect();
@@ -191,16 +224,17 @@ impl MatrixBench {
                 if self.ended.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                let run = match self.run(&mut file, *cell, block) {
+                let run = match self.run_and_keep(&mut file, *cell, block) {
                     Ok(Some(run)) => run,
                     Ok(None) => return Ok(()),
+                    // A cell that fails ends no other, and is not tried again by this command.
                     Err(error) => {
                         say!(
                             "block {block}, {} of {}: failed: {error:#}",
                             at + 1,
                             cells.len()
                         );
-                        self.fail(*cell, block, &error)?;
+                        self.keep_failure(*cell, block, &error)?;
                         failed.insert(*cell);
                         continue;
                     }
@@ -209,12 +243,13 @@ impl MatrixBench {
                     "block {block}, {} of {}: {}",
                     at + 1,
                     cells.len(),
-                    self.line(&run)
+                    self.run_line(&run)
                 );
                 runs.push(run);
             }
             if !cells.is_empty() {
-                self.report(runs)?;
+                // The report follows each block, so that it can be read while the runs go on.
+                self.write_report(runs)?;
             }
         }
         Ok(())

@@ -1,23 +1,23 @@
-//! The files of a matrix's directory of results that are added to: runs, and cells that came to
-//! nothing.
+//! Keeps the growing files of a matrix's directory of results: runs, and failed cells.
 
 use super::bench::{FAILED, MARK, MatrixBench};
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
-use teal_study::matrix::{Cell, Failure, Run};
+use teal_study::matrix::{CellFailure, CellRun, MatrixCell};
 
 impl MatrixBench {
-    /// The runs that are there; the directory is made if it is not.
-    pub(super) fn open(&self, text: &str) -> Result<Vec<Run>> {
+    /// Returns the existing runs; makes the directory if it is missing.
+    pub(super) fn open_results(&self, text: &str) -> Result<Vec<CellRun>> {
         std::fs::create_dir_all(&self.results)
             .with_context(|| self.results.display().to_string())?;
-        // From here on it is a directory of results.
-        drop(self.kept()?);
+        // Making the file marks the directory as one of results.
+        drop(self.runs_file()?);
         let runs = read_runs(&self.results.join(MARK))?;
         let kept = self.results.join("matrix.toml");
         match std::fs::read_to_string(&kept) {
+            // A matrix without runs may be replaced by another.
             Ok(there) if there == text => {}
             Ok(_) if !runs.is_empty() => {
                 bail!(
@@ -33,8 +33,8 @@ impl MatrixBench {
         Ok(runs)
     }
 
-    /// Returns where runs are kept.
-    pub(super) fn kept(&self) -> Result<File> {
+    /// Opens the file of runs.
+    pub(super) fn runs_file(&self) -> Result<File> {
         let path = self.results.join(MARK);
         OpenOptions::new()
             .create(true)
@@ -43,10 +43,11 @@ impl MatrixBench {
             .with_context(|| path.display().to_string())
     }
 
-    /// Cells that came to nothing, and have not been run since.
-    pub(super) fn failures(&self, runs: &[Run]) -> Result<Vec<Failure>> {
-        let all: Vec<Failure> = crate::lines::read(&self.results.join(FAILED))?;
-        let is_run = |of: &Failure| {
+    /// Returns cells that failed and have not been run since.
+    pub(super) fn unresolved_failures(&self, runs: &[CellRun]) -> Result<Vec<CellFailure>> {
+        let all: Vec<CellFailure> = crate::json_lines::read_lines(&self.results.join(FAILED))?;
+        // A later run of the same cell settles the failure.
+        let is_run = |of: &CellFailure| {
             runs.iter().any(|run| {
                 run.block == of.block
                     && [&run.workload, &run.system, &run.scheduler] == of.names.each_ref()
@@ -55,9 +56,14 @@ impl MatrixBench {
         Ok(all.into_iter().filter(|of| !is_run(of)).collect())
     }
 
-    pub(super) fn fail(&self, cell: Cell, block: u32, error: &anyhow::Error) -> Result<()> {
-        let failure = Failure {
-            names: self.matrix.names(cell).map(str::to_owned),
+    pub(super) fn keep_failure(
+        &self,
+        cell: MatrixCell,
+        block: u32,
+        error: &anyhow::Error,
+    ) -> Result<()> {
+        let failure = CellFailure {
+            names: self.matrix.cell_names(cell).map(str::to_owned),
             block,
             why: format!("{error:#}"),
         };
@@ -69,10 +75,10 @@ impl MatrixBench {
     }
 }
 
-/// Reads runs, and takes away a last line that is not whole.
-pub(crate) fn read_runs(path: &Path) -> Result<Vec<Run>> {
-    let runs: Vec<Run> = crate::lines::read(path)?;
-    if let Some(at) = runs.iter().position(|run| run.version != Run::VERSION) {
+/// Reads runs, and removes a last line that is incomplete.
+pub(crate) fn read_runs(path: &Path) -> Result<Vec<CellRun>> {
+    let runs: Vec<CellRun> = crate::json_lines::read_lines(path)?;
+    if let Some(at) = runs.iter().position(|run| run.version != CellRun::VERSION) {
         bail!(
             "{}, line {}: version {} is not known here",
             path.display(),

@@ -1,24 +1,24 @@
-//! The scripts of a directory of results: kept, so that they can be had again, and compared with
-//! those that a run would take now.
+//! Keeps the scripts of a directory of results, so that they can be had again, and compares them
+//! with those that a run would take now.
 //!
 //! # Form
-//! `scripts.json` in the directory of results: by the name of a workload its script and all that
-//! this loads ([`ScriptSources`]), as text. A matrix that lies beside such a file takes its scripts
-//! from there: `teal lab matrix matrix.toml` in a directory of results needs nothing else.
+//! `scripts.json` in the directory of results has, by the name of a workload, its script and all
+//! that this loads ([`ScriptSources`]), as text. A matrix that lies beside such a file takes its
+//! scripts from there: `teal lab matrix matrix.toml` in a directory of results needs nothing else.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
-use teal_rig::sources::{ScriptSources, unknown};
-use teal_study::matrix::{Matrix, Workload};
+use teal_rig::sources::{ScriptSources, no_such_workload};
+use teal_study::matrix::{Matrix, MatrixWorkload};
 
 const FILE: &str = "scripts.json";
 
-/// By workload.
+/// Scripts by the names of their workloads.
 pub(crate) type Scripts = BTreeMap<String, ScriptSources>;
 
-/// Those that are kept in a directory, if any are.
-pub(crate) fn read(dir: &Path) -> Result<Option<Scripts>> {
+/// Reads the scripts of a directory, if it keeps any.
+pub(crate) fn read_scripts(dir: &Path) -> Result<Option<Scripts>> {
     let path = dir.join(FILE);
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)
@@ -29,41 +29,44 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Scripts>> {
     }
 }
 
-/// Those of a matrix that lies in a directory: the ones that are kept there, or what they are
-/// called.
-pub(super) fn of(matrix: &Matrix, beside: &Path) -> Result<Vec<ScriptSources>> {
-    let kept = read(beside)?.unwrap_or_default();
-    let one = |workload: &Workload| match kept.get(&workload.name) {
+/// Returns the scripts of a matrix that lies in a directory: those that the directory keeps, or
+/// those that the matrix names.
+pub(super) fn scripts_of(matrix: &Matrix, beside: &Path) -> Result<Vec<ScriptSources>> {
+    let kept = read_scripts(beside)?.unwrap_or_default();
+    // A kept script is the one that the results were made with.
+    let one = |workload: &MatrixWorkload| match kept.get(&workload.name) {
         Some(kept) => Ok(kept.clone()),
-        None => sources(&workload.script, beside),
+        None => find_sources(&workload.script, beside),
     };
     matrix.workloads.iter().map(one).collect()
 }
 
-/// A script by name or by its path from a directory.
-pub(super) fn sources(name: &str, beside: &Path) -> Result<ScriptSources> {
+/// Finds a script by name, or by its path from a directory.
+pub(super) fn find_sources(name: &str, beside: &Path) -> Result<ScriptSources> {
     if name.is_empty() {
-        bail!(unknown(name));
+        bail!(no_such_workload(name));
     }
     let path = beside.join(name);
+    // Only what looks like a path is one; other names are shipped workloads.
     match path
         .to_str()
         .filter(|_| name.contains('/') || name.ends_with(".wml") || name.ends_with(".f"))
     {
-        Some(path) => ScriptSources::of(path),
-        None => ScriptSources::of(name),
+        Some(path) => ScriptSources::by_name(path),
+        None => ScriptSources::by_name(name),
     }
 }
 
-/// Keeps them before the first run, and refuses others afterwards. Results of a time when none were
-/// kept stay without.
-pub(super) fn keep(
+/// Keeps the scripts before the first run, and refuses other ones afterwards. Results that never
+/// kept scripts stay without them.
+pub(super) fn keep_scripts(
     dir: &Path,
     matrix: &Matrix,
     sources: &[ScriptSources],
     has_runs: bool,
 ) -> Result<()> {
-    let kept = read(dir)?.filter(|_| has_runs);
+    let kept = read_scripts(dir)?.filter(|_| has_runs);
+    // Runs of two scripts under one name could not be told apart.
     for (workload, now) in matrix.workloads.iter().zip(sources) {
         if kept
             .as_ref()
@@ -71,13 +74,15 @@ pub(super) fn keep(
             .is_some_and(|then| !then.is_same(now))
         {
             bail!(
-                "workload {}: its script {} is not the one that {} has runs of; say another --results",
+                "workload {}: its script {} is not the one that {} has runs of; say another \
+                 --results",
                 workload.name,
                 workload.script,
                 dir.display()
             );
         }
     }
+    // The scripts of existing runs have just been compared, and stay.
     if has_runs {
         return Ok(());
     }

@@ -1,52 +1,53 @@
-//! What made the results: kernels, this program, and the programs that make file systems.
+//! Records the makers of results: kernels, this program, and the programs that make file systems.
 //!
 //! # Form
-//! `versions.json` in the directory of results: a list of [`Versions`]. One is added whenever runs
-//! begin and it is another one than the last, so that results which were gone on with elsewhere say
-//! so.
+//! `versions.json` in the directory of results is a list of [`ToolVersions`]. An entry is added
+//! whenever runs begin with other versions than the last, so that results which were continued
+//! elsewhere say so.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use teal_rig::command::found;
-use teal_study::matrix::{Kind, Matrix};
+use teal_rig::command::find_program;
+use teal_study::matrix::{FileSystemKind, Matrix};
 
 const FILE: &str = "versions.json";
 
-/// On what runs were made, and with what.
+/// Names the kernels and programs that made runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Versions {
-    /// Kernel and processors of this machine, and this program.
+pub(super) struct ToolVersions {
+    /// Kernel and processors of this machine, and version of this program.
     machine: String,
-    /// The kernel of guests, if there were any.
+    /// Kernel of guests, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     guest: Option<String>,
-    /// By kind, what its mkfs says of itself.
+    /// Version of each kind's mkfs, in its own words.
     mkfs: BTreeMap<String, String>,
 }
 
-impl Versions {
-    /// Of here and now.
-    fn here(matrix: &Matrix, guest: Option<String>) -> Self {
+impl ToolVersions {
+    /// Describes this machine and its programs.
+    fn of_this_machine(matrix: &Matrix, guest: Option<String>) -> Self {
+        // Teal has no mkfs of its own name; its version is that of this program.
         let kinds = matrix
             .systems
             .iter()
             .map(|system| system.kind)
             .filter(|kind| !kind.is_ours());
         let mkfs = kinds
-            .filter_map(|kind| Some((kind.name().to_owned(), said(kind)?)))
+            .filter_map(|kind| Some((kind.name().to_owned(), mkfs_version(kind)?)))
             .collect();
         Self {
-            machine: machine(),
+            machine: machine_line(),
             guest,
             mkfs,
         }
     }
 
-    /// For people.
-    fn lines(&self) -> Vec<String> {
+    /// Returns lines for people.
+    fn to_lines(&self) -> Vec<String> {
         let guest = self.guest.iter().map(|kernel| format!("guests: {kernel}"));
         let mkfs = self
             .mkfs
@@ -60,8 +61,8 @@ impl Versions {
     }
 }
 
-/// Returns what it was run on.
-fn machine() -> String {
+/// Returns a line on this machine.
+fn machine_line() -> String {
     let uname = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
@@ -72,10 +73,11 @@ fn machine() -> String {
     )
 }
 
-/// The first line that a program says of its version: some say it on standard error, and one has no
-/// such option and says it first of all.
-fn said(kind: Kind) -> Option<String> {
-    let program = found(&format!("mkfs.{}", kind.name()))?;
+/// Returns the first line of a program's version. Some programs print it on standard error, and one
+/// has no such option and prints it first of all.
+fn mkfs_version(kind: FileSystemKind) -> Option<String> {
+    debug_assert!(!kind.is_ours(), "teal has the version of this program");
+    let program = find_program(&format!("mkfs.{}", kind.name()))?;
     let said = Command::new(program)
         .arg("-V")
         .stdin(Stdio::null())
@@ -89,7 +91,7 @@ fn said(kind: Kind) -> Option<String> {
     Some(line.trim().to_owned())
 }
 
-fn read(results: &Path) -> Result<Vec<Versions>> {
+fn read_versions(results: &Path) -> Result<Vec<ToolVersions>> {
     let path = results.join(FILE);
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string()),
@@ -98,10 +100,11 @@ fn read(results: &Path) -> Result<Vec<Versions>> {
     }
 }
 
-/// Keeps what runs are made with from now on.
-pub(super) fn keep(results: &Path, matrix: &Matrix, guest: Option<String>) -> Result<()> {
-    let mut all = read(results)?;
-    let here = Versions::here(matrix, guest);
+/// Keeps the versions of the programs that runs are made with from now on.
+pub(super) fn keep_versions(results: &Path, matrix: &Matrix, guest: Option<String>) -> Result<()> {
+    let mut all = read_versions(results)?;
+    let here = ToolVersions::of_this_machine(matrix, guest);
+    // Only a change is worth an entry.
     if all.last() != Some(&here) {
         all.push(here);
         let path = results.join(FILE);
@@ -111,12 +114,13 @@ pub(super) fn keep(results: &Path, matrix: &Matrix, guest: Option<String>) -> Re
     Ok(())
 }
 
-/// Returns what the runs there were made with; of results that do not say it, what is here.
-pub(crate) fn lines(results: &Path) -> Result<Vec<String>> {
-    let all = read(results)?;
+/// Returns the versions that made the runs there; of results that do not say it, those of this
+/// machine.
+pub(crate) fn version_lines(results: &Path) -> Result<Vec<String>> {
+    let all = read_versions(results)?;
     Ok(if all.is_empty() {
-        vec![machine()]
+        vec![machine_line()]
     } else {
-        all.iter().flat_map(Versions::lines).collect()
+        all.iter().flat_map(ToolVersions::to_lines).collect()
     })
 }

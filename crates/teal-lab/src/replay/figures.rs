@@ -1,18 +1,18 @@
-//! The figures of a replay, for people and for programs.
+//! Formats the figures of a replay, for people and for programs.
 
 use serde_json::{Value, json};
-use teal_energy::device::Device;
-use teal_energy::sim::{DeviceReport, Report};
-use teal_study::replay::{Bound, Run, Scene};
-use teal_types::{Energy, Span};
+use teal_energy::device::DeviceModel;
+use teal_energy::sim::{DeviceReport, SimulationReport};
+use teal_study::replay::{EnergyBound, PolicyRun, PreparedReplay};
+use teal_types::{Energy, TimeSpan};
 
-/// Stops that the budget allowed in a time.
-fn allowed(device: &Device, elapsed: Span) -> Option<u64> {
+/// Returns the stops that the budget allowed in a time.
+fn allowed_stops(device: &DeviceModel, elapsed: TimeSpan) -> Option<u64> {
     let limits = device.budget?;
     Some(u64::from(limits.burst) + elapsed.get() / limits.each.get().max(1))
 }
 
-fn percent(part: u64, whole: u64) -> String {
+fn format_percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         "-".into()
     } else {
@@ -20,26 +20,30 @@ fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Returns what lies above the floor, against what does with the bound.
-fn above(energy: Energy, floor: Energy) -> u64 {
+/// Returns the energy above the floor, to be compared with that of the bound.
+fn energy_above(energy: Energy, floor: Energy) -> u64 {
     energy.get().saturating_sub(floor.get())
 }
 
-fn least(bound: &Bound) -> Option<Energy> {
+fn least_energy(bound: &EnergyBound) -> Option<Energy> {
     match bound {
-        Bound::Exact(least) | Bound::Proven { least, .. } => Some(*least),
-        Bound::No(_) => None,
+        EnergyBound::Exact(least) | EnergyBound::Proven { least, .. } => Some(*least),
+        EnergyBound::No(_) => None,
     }
 }
 
-/// Returns what to print for people.
-pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
-    let taken = &scene.taken;
+/// Returns the lines for people.
+pub(super) fn replay_lines(
+    scene: &PreparedReplay,
+    runs: &[PolicyRun],
+    bound: &EnergyBound,
+) -> Vec<String> {
+    let taken = &scene.totals;
     let mut out = vec![
         format!(
             "machine    {}, modelled by {}",
             scene.machine.name,
-            scene.machine.profiles().join(", ")
+            scene.machine.profile_names().join(", ")
         ),
         format!(
             "trace      {} events, {} failed; {} reads, {} of them from memory; {} changes; {}",
@@ -48,11 +52,16 @@ pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
             taken.reads,
             taken.from_memory,
             taken.changes,
-            Span::nanos(scene.trace.end().get())
+            TimeSpan::from_nanos(scene.trace.end().get())
         ),
     ];
+    // The reader must know which parts of the machine cost nothing here.
     if scene.machine.base.is_none() {
-        out.push("base       no machine is among the profiles: waiting costs nothing but the devices' own".into());
+        out.push(
+            "base       no machine is among the profiles: waiting costs nothing but the \
+                  devices' own"
+                .into(),
+        );
     }
     for part in &scene.machine.parts {
         out.extend(
@@ -61,6 +70,7 @@ pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
                 .map(|what| format!("assumed    {}: {what}", part.label)),
         );
     }
+    // Events that the trace lacks are missing in all figures.
     if taken.dropped > 0 {
         out.push(format!(
             "missing    {} events came too fast to be recorded",
@@ -74,24 +84,28 @@ pub(super) fn lines(scene: &Scene, runs: &[Run], bound: &Bound) -> Vec<String> {
         ));
     }
     out.push(String::new());
-    out.extend(table(runs, bound));
+    out.extend(policy_table(runs, bound));
     out.push(String::new());
+    // The bound comes behind the table, because its ratios refer to it.
     out.push(match bound {
-        Bound::Exact(least) => format!("bound      {least}: the least that any policy could have spent, exactly"),
-        Bound::Proven { least, feasible } => format!(
-            "bound      {least}: no policy spends less; a schedule with foresight spends {feasible}, {} more",
-            percent(feasible.get().saturating_sub(least.get()), least.get())
+        EnergyBound::Exact(least) => {
+            format!("bound      {least}: the least that any policy could have spent, exactly")
+        }
+        EnergyBound::Proven { least, feasible } => format!(
+            "bound      {least}: no policy spends less; a schedule with foresight spends \
+             {feasible}, {} more",
+            format_percent(feasible.get().saturating_sub(least.get()), least.get())
         ),
-        Bound::No(why) => format!("bound      none: {why}"),
+        EnergyBound::No(why) => format!("bound      none: {why}"),
     });
     for run in runs {
         out.push(String::new());
-        out.extend(devices(scene, run));
+        out.extend(device_lines(scene, run));
     }
     out
 }
 
-fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
+fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
     let mut out = vec![format!(
         "{:<18} {:>10} {:>11} {:>12} {:>9} {:>9} {:>9} {:>9} {:>16} {:>17} {:>7} {:>7}",
         "policy",
@@ -107,32 +121,36 @@ fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
         "starts",
         "refused"
     )];
-    for Run { policy, report } in runs {
-        let above_floor = Energy::microjoules(above(report.total(), report.floor));
-        // In all, and of what lies above the floor.
-        let ratio = least(bound).map_or("-".into(), |least| {
+    for PolicyRun { policy, report } in runs {
+        let above_floor =
+            Energy::from_microjoules(energy_above(report.total_energy(), report.floor));
+        // The ratio is given for all energy, and for that above the floor.
+        let ratio = least_energy(bound).map_or("-".into(), |least| {
             let over = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
             let (all, rest) = (
-                over(report.total().get(), least.get()),
-                over(above_floor.get(), above(least, report.floor)),
+                over(report.total_energy().get(), least.get()),
+                over(above_floor.get(), energy_above(least, report.floor)),
             );
             format!("{all:.2}, {rest:.2}")
         });
+        // Parts are in thousandths.
         let [p50, p90, p99, max] =
             [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
         let added = format!(
             "{} {}",
             report.added,
-            percent(report.added.get(), report.elapsed.get())
+            format_percent(report.added.get(), report.elapsed.get())
         );
-        let cold: Span = report.cold.iter().copied().sum();
+        let cold: TimeSpan = report.cold.iter().copied().sum();
         let cold = format!("{} in {cold}", report.cold.len());
+        // Stops beyond the budget are refused, and the device stays on.
         let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
         out.push(format!(
-            "{policy:<18} {:>10} {:>11} {ratio:>12} {p50:>9} {p90:>9} {p99:>9} {max:>9} {added:>16} {cold:>17} {:>7} {refused:>7}",
-            report.total().to_string(),
+            "{policy:<18} {:>10} {:>11} {ratio:>12} {p50:>9} {p90:>9} {p99:>9} {max:>9} \
+             {added:>16} {cold:>17} {:>7} {refused:>7}",
+            report.total_energy().to_string(),
             above_floor.to_string(),
-            report.starts()
+            report.total_starts()
         ));
     }
     if let Some(report) = runs.first().map(|run| &run.report) {
@@ -141,16 +159,17 @@ fn table(runs: &[Run], bound: &Bound) -> Vec<String> {
     out
 }
 
-fn devices(scene: &Scene, run: &Run) -> Vec<String> {
+fn device_lines(scene: &PreparedReplay, run: &PolicyRun) -> Vec<String> {
     let report = &run.report;
     let mut out = vec![format!(
         "{}: {} in {}",
         run.policy,
-        report.total(),
+        report.total_energy(),
         report.elapsed
     )];
     for (part, device) in scene.machine.parts.iter().zip(&report.devices) {
-        let budget = match allowed(&part.device, report.elapsed) {
+        // A device with a budget may stop only so often in its life.
+        let budget = match allowed_stops(&part.device, report.elapsed) {
             Some(allowed) => format!(
                 "{} of {allowed} stops used, {} refused",
                 device.cycles, device.refused
@@ -160,12 +179,16 @@ fn devices(scene: &Scene, run: &Run) -> Vec<String> {
         out.push(format!(
             "  {}: {}; {} reads, {} starts, {budget}{}",
             part.label,
-            device.ledger.total(),
+            device.ledger.total_energy(),
             device.reads,
             device.starts,
-            bursts(device)
+            describe_bursts(device)
         ));
-        for (name, entry) in device.uses().filter(|(_, entry)| entry.time > Span::ZERO) {
+        // States without time are left out.
+        for (name, entry) in device
+            .named_uses()
+            .filter(|(_, entry)| entry.time > TimeSpan::ZERO)
+        {
             let (time, energy) = (entry.time.to_string(), entry.energy().to_string());
             out.push(format!(
                 "    {name:<20} {:>9} x {time:>11} {energy:>12}",
@@ -180,7 +203,7 @@ fn devices(scene: &Scene, run: &Run) -> Vec<String> {
     out
 }
 
-fn bursts(device: &DeviceReport) -> String {
+fn describe_bursts(device: &DeviceReport) -> String {
     if device.flushes.is_empty() {
         return String::new();
     }
@@ -192,13 +215,20 @@ fn bursts(device: &DeviceReport) -> String {
     format!("; bursts: {}", each.join(", "))
 }
 
-/// The same for programs; microjoules and nanoseconds.
-pub(super) fn json(scene: &Scene, runs: &[Run], bound: &Bound, is_complete: bool) -> Value {
-    let taken = &scene.taken;
+/// Returns the figures for programs; units are microjoules and nanoseconds.
+pub(super) fn replay_json(
+    scene: &PreparedReplay,
+    runs: &[PolicyRun],
+    bound: &EnergyBound,
+    is_complete: bool,
+) -> Value {
+    let taken = &scene.totals;
+    let parts = scene.machine.parts.iter();
+    let assumed: Vec<_> = parts.flat_map(|part| part.assumed.clone()).collect();
     json!({
         "machine": scene.machine.name,
-        "modelled_by": scene.machine.profiles(),
-        "assumed": scene.machine.parts.iter().flat_map(|part| part.assumed.clone()).collect::<Vec<_>>(),
+        "modelled_by": scene.machine.profile_names(),
+        "assumed": assumed,
         "trace": {
             "complete": is_complete,
             "events": taken.events,
@@ -215,61 +245,72 @@ pub(super) fn json(scene: &Scene, runs: &[Run], bound: &Bound, is_complete: bool
             "ns": scene.trace.end().get(),
         },
         "bound": match bound {
-            Bound::Exact(least) => json!({ "least_uj": least.get(), "exact": true }),
-            Bound::Proven { least, feasible } =>
+            EnergyBound::Exact(least) => json!({ "least_uj": least.get(), "exact": true }),
+            EnergyBound::Proven { least, feasible } =>
                 json!({ "least_uj": least.get(), "exact": false, "feasible_uj": feasible.get() }),
-            Bound::No(why) => json!({ "none": why }),
+            EnergyBound::No(why) => json!({ "none": why }),
         },
-        "runs": runs.iter().map(|run| one(scene, run)).collect::<Vec<_>>(),
+        "runs": runs.iter().map(|run| run_json(scene, run)).collect::<Vec<_>>(),
     })
 }
 
-fn one(scene: &Scene, Run { policy, report }: &Run) -> Value {
+fn run_json(scene: &PreparedReplay, PolicyRun { policy, report }: &PolicyRun) -> Value {
     let devices: Vec<_> = scene
         .machine
         .parts
         .iter()
         .zip(&report.devices)
         .map(|(part, device)| {
-            let uses: Vec<_> = device.uses().map(|(name, entry)| {
-            json!({ "name": name, "count": entry.count, "ns": entry.time.get(), "uj": entry.energy().get() })
-        }).collect();
-            let flushes: serde_json::Map<_, _> =
-                device.flushes.iter().map(|(why, count)| (format!("{why:?}").to_lowercase(), json!(count))).collect();
+            // Programs get all states, and people those with time.
+            let uses = device.named_uses().map(|(name, entry)| {
+                json!({
+                    "name": name,
+                    "count": entry.count,
+                    "ns": entry.time.get(),
+                    "uj": entry.energy().get(),
+                })
+            });
+            let uses: Vec<_> = uses.collect();
+            let flushes = device.flushes.iter().map(|(trigger, count)| {
+                let name = format!("{trigger:?}").to_lowercase();
+                (name, json!(count))
+            });
+            let flushes: serde_json::Map<_, _> = flushes.collect();
             json!({
                 "name": part.label,
                 "modelled_by": part.device.name,
-                "uj": device.ledger.total().get(),
+                "uj": device.ledger.total_energy().get(),
                 "uses": uses,
                 "reads": device.reads,
                 "starts": device.starts,
                 "started_ns": device.started.iter().map(|at| at.get()).collect::<Vec<_>>(),
                 "stops": device.cycles,
-                "stops_allowed": allowed(&part.device, report.elapsed),
+                "stops_allowed": allowed_stops(&part.device, report.elapsed),
                 "stops_refused": device.refused,
                 "bursts": flushes,
             })
         })
         .collect();
+    let cold_time = report.cold.iter().copied().sum::<TimeSpan>();
     json!({
         "policy": policy,
-        "uj": report.total().get(),
+        "uj": report.total_energy().get(),
         "floor_uj": report.floor.get(),
         "waited_uj": report.waited.get(),
         "elapsed_ns": report.elapsed.get(),
-        "delay": delay(report),
+        "delay": delay_json(report),
         "added_ns": report.added.get(),
-        "cold_sole": { "reads": report.cold.len(), "ns": report.cold.iter().copied().sum::<Span>().get() },
-        "starts": report.starts(),
+        "cold_sole": { "reads": report.cold.len(), "ns": cold_time.get() },
+        "starts": report.total_starts(),
         "devices": devices,
     })
 }
 
-fn delay(report: &Report) -> Value {
+fn delay_json(report: &SimulationReport) -> Value {
     let at = |part| report.delay_at(part).get();
     json!({
         "reads": report.delays.len(),
-        "sum_ns": report.delay().get(),
+        "sum_ns": report.total_delay().get(),
         "p50_ns": at(500),
         "p90_ns": at(900),
         "p99_ns": at(990),

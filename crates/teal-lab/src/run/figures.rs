@@ -1,14 +1,14 @@
-//! The figures of a workload: for people, as Filebench prints them, for programs.
+//! Formats the figures of a workload: for people, as Filebench prints them, and for programs.
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use teal_study::workload::{Figures, Outcome, Plan, preview};
+use teal_study::workload::{LatencyFigures, RunOutcome, WorkloadPlan, preview_filesets};
 
 const MIB: f64 = 1_048_576.0;
-/// Shares whose percentiles are shown.
+/// Shares of the percentiles that are shown.
 const SHARES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99_9", 0.999)];
 
-fn ms(nanos: f64) -> f64 {
+fn to_millis(nanos: f64) -> f64 {
     nanos / 1e6
 }
 
@@ -16,17 +16,19 @@ fn per_second(count: u64, nanos: u64) -> f64 {
     count as f64 * 1e9 / (nanos as f64).max(1.0)
 }
 
-/// Returns what to print at the end.
-pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
-    let mut out = table(outcome, plan.options.strict);
+/// Returns the lines at the end of a run.
+pub(super) fn outcome_lines(outcome: &RunOutcome, plan: &WorkloadPlan) -> Vec<String> {
+    let mut out = outcome_table(outcome, plan.options.strict);
+    // The script asks for histograms with its own command.
     if plan.lathist {
         for line in &outcome.lines {
-            let powers = line.figures.powers().map(|n| n.to_string());
+            let powers = line.figures.log2_histogram().map(|n| n.to_string());
             out.push(format!("{:<20} [ {} ]", line.name, powers.join(" ")));
         }
     }
+    // Scaled figures must not be taken for those of the whole workload.
     if plan.options.scale != 1.0 {
-        let sets = preview(plan);
+        let sets = preview_filesets(plan);
         let sets = sets.iter().map(|set| {
             format!(
                 "{} has {} of {} files",
@@ -48,16 +50,17 @@ pub(super) fn lines(outcome: &Outcome, plan: &Plan) -> Vec<String> {
     out
 }
 
-/// A line for each flowop, and the summary.
-pub(super) fn table(outcome: &Outcome, strict: bool) -> Vec<String> {
+/// Returns a line for each flowop, and the summary.
+pub(super) fn outcome_table(outcome: &RunOutcome, strict: bool) -> Vec<String> {
     if strict {
-        as_filebench(outcome)
+        filebench_table(outcome)
     } else {
-        ours(outcome)
+        teal_table(outcome)
     }
 }
 
-fn ours(outcome: &Outcome) -> Vec<String> {
+fn teal_table(outcome: &RunOutcome) -> Vec<String> {
+    // The first column is as wide as the longest name.
     let wide = outcome
         .lines
         .iter()
@@ -69,18 +72,22 @@ fn ours(outcome: &Outcome) -> Vec<String> {
         "{:<wide$} {:>10} {:>11} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "flowop", "ops", "ops/s", "MiB/s", "mean ms", "p50", "p95", "p99", "max"
     )];
-    let mut row = |name: &str, figures: &Figures| {
+    let mut row = |name: &str, figures: &LatencyFigures| {
         let mut line = format!(
             "{name:<wide$} {:>10} {:>11.1} {:>9.1} {:>10.4}",
             figures.count,
             per_second(figures.count, outcome.nanos),
             per_second(figures.bytes, outcome.nanos) / MIB,
-            ms(figures.mean())
+            to_millis(figures.mean())
         );
         for (_, share) in &SHARES[..3] {
-            let _ = write!(line, " {:>10.4}", ms(figures.percentile(*share) as f64));
+            let _ = write!(
+                line,
+                " {:>10.4}",
+                to_millis(figures.percentile(*share) as f64)
+            );
         }
-        let _ = write!(line, " {:>10.4}", ms(figures.max as f64));
+        let _ = write!(line, " {:>10.4}", to_millis(figures.max as f64));
         out.push(line);
     };
     outcome
@@ -94,6 +101,7 @@ fn ours(outcome: &Outcome) -> Vec<String> {
         per_second(summary.writes, outcome.nanos),
     );
     out.push(format!("reads {reads:.1}/s, writes {writes:.1}/s"));
+    // Openings take time, but are no operations of the script.
     if summary.all.opens > 0 {
         out.push(format!(
             "{} files were opened because nobody had; these are not in the counts",
@@ -109,8 +117,8 @@ fn ours(outcome: &Outcome) -> Vec<String> {
     out
 }
 
-/// Filebench 1.5's lines, which others read by program; in its order, the last first.
-fn as_filebench(outcome: &Outcome) -> Vec<String> {
+/// Returns Filebench 1.5's lines, which other programs parse, in its order: the last first.
+fn filebench_table(outcome: &RunOutcome) -> Vec<String> {
     let at = outcome.at as f64 / 1e9;
     let mut out = vec![format!("{at:.3}: Per-Operation Breakdown")];
     for line in outcome.lines.iter().rev() {
@@ -121,9 +129,9 @@ fn as_filebench(outcome: &Outcome) -> Vec<String> {
             figures.count,
             per_second(figures.count, outcome.nanos),
             per_second(figures.bytes, outcome.nanos) / MIB,
-            ms(figures.mean()),
-            ms(figures.min as f64),
-            ms(figures.max as f64)
+            to_millis(figures.mean()),
+            to_millis(figures.min as f64),
+            to_millis(figures.max as f64)
         ));
     }
     let summary = outcome.summary();
@@ -134,12 +142,12 @@ fn as_filebench(outcome: &Outcome) -> Vec<String> {
         per_second(summary.reads, outcome.nanos),
         per_second(summary.writes, outcome.nanos),
         per_second(summary.all.bytes, outcome.nanos) / MIB,
-        ms(summary.all.mean())
+        to_millis(summary.all.mean())
     ));
     out
 }
 
-fn of(figures: &Figures, nanos: u64) -> Value {
+fn figures_json(figures: &LatencyFigures, nanos: u64) -> Value {
     let mut latency = json!({ "mean": figures.mean(), "min": figures.min, "max": figures.max });
     for (name, share) in SHARES {
         latency[name] = json!(figures.percentile(share));
@@ -155,21 +163,42 @@ fn of(figures: &Figures, nanos: u64) -> Value {
     })
 }
 
-/// Everything; times in nanoseconds.
-pub(super) fn json(workload: &str, outcome: &Outcome, plan: &Plan) -> Value {
+/// Returns everything for programs; times are in nanoseconds.
+pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &WorkloadPlan) -> Value {
     let summary = outcome.summary();
-    let mut all = of(&summary.all, outcome.nanos);
+    let mut all = figures_json(&summary.all, outcome.nanos);
     all["reads"] = json!(summary.reads);
     all["writes"] = json!(summary.writes);
     let flowops = outcome.lines.iter().map(|line| {
-        let mut flowop = of(&line.figures, outcome.nanos);
+        let mut flowop = figures_json(&line.figures, outcome.nanos);
         flowop["name"] = json!(line.name);
         flowop["kind"] = json!(line.kind.name());
         flowop
     });
-    let sets = preview(plan).into_iter().map(|set| {
-        json!({ "name": set.name, "files": set.files, "files_asked": set.files_asked, "bytes": set.bytes,
-            "directories": set.dirs, "mean_depth": set.depth, "prealloc_percent": set.prealloc })
+    let sets = preview_filesets(plan).into_iter().map(|set| {
+        json!({
+            "name": set.name,
+            "files": set.files,
+            "files_asked": set.files_asked,
+            "bytes": set.bytes,
+            "directories": set.dirs,
+            "mean_depth": set.depth,
+            "prealloc_percent": set.prealloc,
+        })
+    });
+    let variables = plan.options.set.iter();
+    let variables: Vec<_> = variables
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let seconds = outcome.seconds.iter().map(|second| {
+        json!({
+            "at": second.at,
+            "operations": second.operations,
+            "reads": second.reads,
+            "writes": second.writes,
+            "bytes": second.bytes,
+            "nanos": second.nanos,
+        })
     });
     json!({
         "version": 1,
@@ -177,7 +206,7 @@ pub(super) fn json(workload: &str, outcome: &Outcome, plan: &Plan) -> Value {
         "dir": plan.options.dir,
         "scale": plan.options.scale,
         "seed": plan.options.seed,
-        "set": plan.options.set.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
+        "set": variables,
         "strict_filebench": plan.options.strict,
         "nanos": outcome.nanos,
         "threads": outcome.threads,
@@ -186,13 +215,12 @@ pub(super) fn json(workload: &str, outcome: &Outcome, plan: &Plan) -> Value {
         "filesets": sets.collect::<Vec<_>>(),
         "summary": all,
         "flowops": flowops.collect::<Vec<_>>(),
-        "seconds": outcome.seconds.iter().map(|second| json!({ "at": second.at, "operations": second.operations,
-            "reads": second.reads, "writes": second.writes, "bytes": second.bytes, "nanos": second.nanos })).collect::<Vec<_>>(),
+        "seconds": seconds.collect::<Vec<_>>(),
     })
 }
 
-/// A row for each second.
-pub(super) fn csv(outcome: &Outcome) -> String {
+/// Returns a row for each second.
+pub(super) fn seconds_csv(outcome: &RunOutcome) -> String {
     let mut out = "second,operations,reads,writes,bytes,mean_ns\n".to_owned();
     for second in &outcome.seconds {
         let mean = second.nanos as f64 / (second.operations as f64).max(1.0);

@@ -1,7 +1,9 @@
 //! Modelled disks under the kernel's own file systems: what is logged, what comes back, what is
 //! left behind.
 
-use crate::support::{PATIENCE, Said, World, has_loop_devices, program, run, wait_until};
+use crate::support::{
+    PATIENCE, ProgramOutput, World, find_program, has_loop_devices, run_program, wait_until,
+};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -28,22 +30,22 @@ impl Emulated {
             world: World::new(test)?,
             device: PathBuf::new(),
         };
-        this.start(more).good();
+        this.start(more).expect_success();
         Some(this)
     }
 
-    fn start(&mut self, more: &[&str]) -> Said {
+    fn start(&mut self, more: &[&str]) -> ProgramOutput {
         let said = self.lab(&[&["start"], &MICRODRIVE[..], more, &[NAME]].concat());
         self.device = said.stdout.trim().into();
         said
     }
 
-    fn lab(&self, args: &[&str]) -> Said {
+    fn lab(&self, args: &[&str]) -> ProgramOutput {
         self.world.teal(&[&["lab", "disk"], args].concat())
     }
 
     fn stat(&self) -> Value {
-        serde_json::from_str(&self.lab(&["stat", NAME, "--json"]).good()).unwrap()
+        serde_json::from_str(&self.lab(&["stat", NAME, "--json"]).expect_success()).unwrap()
     }
 
     fn kill(&self) {
@@ -60,17 +62,17 @@ impl Emulated {
     fn mounted(&self) -> PathBuf {
         let point = self.world.path("mnt");
         std::fs::create_dir_all(&point).unwrap();
-        run(Command::new("mount").arg(&self.device).arg(&point)).good();
+        run_program(Command::new("mount").arg(&self.device).arg(&point)).expect_success();
         point
     }
 
     fn unmount(&self) {
-        run(Command::new("umount").arg(self.world.path("mnt"))).good();
+        run_program(Command::new("umount").arg(self.world.path("mnt"))).expect_success();
     }
 
     /// The log: kind, sector, sectors.
     fn log(&self, file: &Path) -> Vec<(String, u64, u64)> {
-        let said = self.lab(&["log", file.to_str().unwrap()]).good();
+        let said = self.lab(&["log", file.to_str().unwrap()]).expect_success();
         let lines = said.lines().filter(|line| !line.starts_with('#'));
         let words = lines.map(|line| line.split(' ').collect::<Vec<_>>());
         words
@@ -172,10 +174,12 @@ impl Drop for Issued {
 
 fn mkfs(kind: &str, device: &Path) {
     let force = if kind == "xfs" { "-f" } else { "-F" };
-    run(Command::new(format!("mkfs.{kind}"))
-        .args(["-q", force])
-        .arg(device))
-    .good();
+    run_program(
+        Command::new(format!("mkfs.{kind}"))
+            .args(["-q", force])
+            .arg(device),
+    )
+    .expect_success();
 }
 
 #[test]
@@ -186,9 +190,9 @@ fn requests_are_logged_as_the_kernel_issues_them() {
         return;
     };
     let Some(issued) = Issued::new(&disk.device) else {
-        return teal_testkit::skip(test, "tracefs cannot be used");
+        return teal_testkit::skip_test(test, "tracefs cannot be used");
     };
-    disk.lab(&["mark", NAME, "begin"]).good();
+    disk.lab(&["mark", NAME, "begin"]).expect_success();
     mkfs("ext4", &disk.device);
     let point = disk.mounted();
     for n in 0..40 {
@@ -198,7 +202,7 @@ fn requests_are_logged_as_the_kernel_issues_them() {
         file.sync_all().unwrap();
     }
     disk.unmount();
-    disk.lab(&["mark", NAME, "end"]).good();
+    disk.lab(&["mark", NAME, "end"]).expect_success();
     let theirs = issued.list();
     let ours = disk
         .log(log.path())
@@ -238,12 +242,12 @@ fn verified_on(kind: &str, check: &[&str]) {
     let Some(disk) = Emulated::new(&test, &["--spin-down", "5"]) else {
         return;
     };
-    let check_program = program(check[0], &[]);
-    if program("fio", &[]).is_none()
-        || program(&format!("mkfs.{kind}"), &[]).is_none()
+    let check_program = find_program(check[0], &[]);
+    if find_program("fio", &[]).is_none()
+        || find_program(&format!("mkfs.{kind}"), &[]).is_none()
         || check_program.is_none()
     {
-        return teal_testkit::skip(
+        return teal_testkit::skip_test(
             &test,
             "fio, mkfs or the check of the file system is missing",
         );
@@ -259,28 +263,32 @@ fn verified_on(kind: &str, check: &[&str]) {
         );
         let file = disk.world.path("jobs.fio");
         std::fs::write(&file, jobs).unwrap();
-        run(Command::new("fio")
-            .arg(how)
-            .arg(&file)
-            .current_dir(disk.world.path("")))
+        run_program(
+            Command::new("fio")
+                .arg(how)
+                .arg(&file)
+                .current_dir(disk.world.path("")),
+        )
     };
     let point = disk.mounted();
-    fio(&point, "--do_verify=1").good();
+    fio(&point, "--do_verify=1").expect_success();
     disk.unmount();
     let point = disk.mounted();
-    fio(&point, "--verify_only").good();
+    fio(&point, "--verify_only").expect_success();
     disk.unmount();
-    run(Command::new(check_program.unwrap())
-        .args(&check[1..])
-        .arg(&disk.device))
-    .good();
+    run_program(
+        Command::new(check_program.unwrap())
+            .args(&check[1..])
+            .arg(&disk.device),
+    )
+    .expect_success();
     let total = &disk.stat()["total"];
     assert!(
         total["bytes_written"].as_u64().unwrap() > 48 << 20,
         "{total}"
     );
     assert!(total["flushes"].as_u64().unwrap() > 5, "{total}");
-    disk.lab(&["stop", NAME]).good();
+    disk.lab(&["stop", NAME]).expect_success();
 }
 
 #[test]
@@ -302,13 +310,15 @@ fn accounts_add_up_and_begin_anew_at_a_mark() {
         return;
     };
     let dd = |args: &[&str]| {
-        run(Command::new("dd")
-            .args(args)
-            .arg(format!("of={}", disk.device.display())))
-        .good()
+        run_program(
+            Command::new("dd")
+                .args(args)
+                .arg(format!("of={}", disk.device.display())),
+        )
+        .expect_success()
     };
     dd(&["if=/dev/zero", "bs=64k", "count=16", "oflag=direct"]);
-    disk.lab(&["mark", NAME, "second phase"]).good();
+    disk.lab(&["mark", NAME, "second phase"]).expect_success();
     dd(&[
         "if=/dev/zero",
         "bs=4k",
@@ -316,7 +326,7 @@ fn accounts_add_up_and_begin_anew_at_a_mark() {
         "seek=5000",
         "oflag=direct",
     ]);
-    disk.lab(&["idle", NAME, "100"]).good();
+    disk.lab(&["idle", NAME, "100"]).expect_success();
     let stat = disk.stat();
     let (total, since) = (&stat["total"], &stat["since_mark"]);
     assert_eq!(
@@ -382,7 +392,7 @@ fn accounts_add_up_and_begin_anew_at_a_mark() {
     // 100 s at 222 mW, a seek, and ten writes of which nine just missed their place: a turn each.
     let joules = number(since, "microjoules") as f64 / 1e6;
     assert!((22.2 + 0.08..22.2 + 0.13).contains(&joules), "{joules} J");
-    let text = disk.lab(&["stat", NAME]).good();
+    let text = disk.lab(&["stat", NAME]).expect_success();
     assert!(
         text.contains("modelled by ibm-microdrive-1gb") && text.contains("assumed"),
         "{text}"
@@ -390,10 +400,10 @@ fn accounts_add_up_and_begin_anew_at_a_mark() {
     assert!(text.contains("power     0.222 to "), "{text}");
     assert!(
         disk.lab(&["ls"])
-            .good()
+            .expect_success()
             .starts_with("tested: ibm-microdrive-1gb on /dev/loop")
     );
-    disk.lab(&["sleep", NAME]).good();
+    disk.lab(&["sleep", NAME]).expect_success();
     assert_eq!(disk.stat()["state"], "asleep");
 }
 
@@ -409,7 +419,7 @@ fn in_real_time_requests_take_what_the_drive_takes() {
         .read(true)
         .open(&disk.device)
         .unwrap();
-    let begin = teal_env::Clock::monotonic(&teal_env::SystemClock);
+    let begin = teal_env::Clock::monotonic_time(&teal_env::SystemClock);
     for n in 0..20_u64 {
         // Cached by the kernel or not: no page is asked for twice.
         std::os::unix::fs::FileExt::read_exact_at(
@@ -419,13 +429,13 @@ fn in_real_time_requests_take_what_the_drive_takes() {
         )
         .unwrap();
     }
-    let took = teal_env::Clock::monotonic(&teal_env::SystemClock) - begin;
+    let took = teal_env::Clock::monotonic_time(&teal_env::SystemClock) - begin;
     assert!(
         took.as_millis() >= 20 * 12,
         "20 seeks of 12 ms took {took:?}"
     );
     drop(device);
-    disk.lab(&["stop", NAME]).good();
+    disk.lab(&["stop", NAME]).expect_success();
 }
 
 #[test]
@@ -433,26 +443,31 @@ fn a_killed_disk_leaves_nothing_behind() {
     let Some(mut disk) = Emulated::new("a_killed_disk_leaves_nothing_behind", &[]) else {
         return;
     };
-    let devices = || run(Command::new("losetup").args(["-n", "-O", "BACK-FILE"])).good();
+    let devices =
+        || run_program(Command::new("losetup").args(["-n", "-O", "BACK-FILE"])).expect_success();
     let place = disk.world.path("run/teal/disks").join(NAME);
     mkfs("ext4", &disk.device);
     let point = disk.mounted();
     std::fs::write(point.join("file"), "gone with the disk").unwrap();
-    let busy = disk.lab(&["stop", NAME]).refused();
+    let busy = disk.lab(&["stop", NAME]).expect_refusal();
     assert!(busy.contains("in use"), "{busy}");
     disk.kill();
-    assert!(disk.lab(&["ls"]).good().contains("its process is gone"));
+    assert!(
+        disk.lab(&["ls"])
+            .expect_success()
+            .contains("its process is gone")
+    );
     // The next start of the name clears up what the file system on it held.
-    disk.start(&[]).good();
+    disk.start(&[]).expect_success();
     assert_eq!(disk.stat()["total"]["writes"], 0);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(point.to_str().unwrap()), "{mounts}");
     disk.kill();
-    disk.lab(&["stop", NAME]).good();
+    disk.lab(&["stop", NAME]).expect_success();
     assert!(!place.exists());
     let gone = wait_until(PATIENCE, || !devices().contains(place.to_str().unwrap()));
     assert!(gone, "{}", devices());
-    assert!(disk.lab(&["ls"]).good().is_empty());
+    assert!(disk.lab(&["ls"]).expect_success().is_empty());
 }
 
 #[test]
@@ -470,7 +485,7 @@ fn bad_input_is_one_line() {
                 size,
                 name,
             ])
-            .refused()
+            .expect_refusal()
     };
     assert!(start("ibm-microdrive-2gb", "1M", "a").contains("did you mean ibm-microdrive-1gb?"));
     assert!(start("microdrive", "1M", "a").contains("did you mean ibm-microdrive-1gb?"));
@@ -483,7 +498,7 @@ fn bad_input_is_one_line() {
         assert!(
             world
                 .teal(&["lab", "disk", command, "nobody"])
-                .refused()
+                .expect_refusal()
                 .contains("there is no disk nobody")
         );
     }
@@ -492,7 +507,7 @@ fn bad_input_is_one_line() {
     assert!(
         world
             .teal(&["lab", "disk", "log", foreign.to_str().unwrap()])
-            .refused()
+            .expect_refusal()
             .contains("no log")
     );
 }
@@ -512,7 +527,7 @@ fn a_device_that_somebody_made_read_only_before_can_be_written() {
         assert_eq!(mark.trim(), "0");
         mkfs("ext4", &disk.device);
         marked.0.push(disk.device.clone());
-        run(Command::new("blockdev").arg("--setro").arg(&disk.device)).good();
+        run_program(Command::new("blockdev").arg("--setro").arg(&disk.device)).expect_success();
     }
 }
 
@@ -535,7 +550,7 @@ fn a_name_is_taken_once() {
     let device = disk.device.clone();
     assert!(
         disk.start(&[])
-            .refused()
+            .expect_refusal()
             .contains("there is a disk tested already")
     );
     disk.device = device;
@@ -624,7 +639,7 @@ fn a_client_of_the_network_protocol_is_served_and_logged() {
     );
     let logged = world
         .teal(&["lab", "disk", "log", log.to_str().unwrap()])
-        .good();
+        .expect_success();
     let kinds: Vec<_> = logged
         .lines()
         .skip(2)

@@ -66,7 +66,7 @@ fn what_fails_is_named_before_anything_is_run_or_in_the_report() {
         ("[\"none\"]", "[\"none\", \"cfq\"]", "has no scheduler cfq"),
         ("\"100M\"", "\"1T\"", "holds 1000000000 bytes"),
     ] {
-        let said = run(&TEXT.replacen(from, to, 1), &["--dry-run"]).refused();
+        let said = run(&TEXT.replacen(from, to, 1), &["--dry-run"]).expect_refusal();
         assert!(said.contains(words) && !results.exists(), "{to}: {said}");
     }
     let both = TEXT.replacen("kind = \"ext4\"", "kind = \"ext4\"\nmkfs = [\"--nope\"]", 1);
@@ -74,7 +74,7 @@ fn what_fails_is_named_before_anything_is_run_or_in_the_report() {
         &both.replacen("kind = \"ext2\"", "kind = \"ext2\"\nmount = \"bogus\"", 1),
         &[],
     )
-    .refused();
+    .expect_refusal();
     assert!(
         said.contains("2 of 2 systems cannot be had, nothing was run: ext4: ")
             && said.contains("ext2: "),
@@ -109,10 +109,13 @@ fn what_fails_is_named_before_anything_is_run_or_in_the_report() {
         assert!(report.contains("2 whole blocks"), "{name}: {report}");
     }
     assert!(
-        world.teal(&["lab", "disk", "ls"]).good().is_empty(),
+        world
+            .teal(&["lab", "disk", "ls"])
+            .expect_success()
+            .is_empty(),
         "no disk is left"
     );
-    run(TEXT, &["--only-report"]).good();
+    run(TEXT, &["--only-report"]).expect_success();
 }
 
 #[test]
@@ -144,7 +147,7 @@ run 60
             "--results",
             results.to_str().unwrap(),
         ])
-        .good();
+        .expect_success();
     assert!(
         said.contains("; ended after 50 of 200 operations: "),
         "{said}"

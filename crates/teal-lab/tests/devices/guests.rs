@@ -55,7 +55,7 @@ impl Matrix {
         fs::write(&file, TEXT).unwrap();
         // What a script loads lies beside it, where no guest looks.
         fs::write(world.path("post.wml"), "load inner\n").unwrap();
-        let mail = world.teal(&["lab", "workloads", "mail"]).good();
+        let mail = world.teal(&["lab", "workloads", "mail"]).expect_success();
         fs::write(world.path("inner.wml"), mail).unwrap();
         Some(Self {
             world,
@@ -80,7 +80,11 @@ impl Matrix {
     fn is_clean(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         !mounts.contains(self.results.to_str().unwrap())
-            && self.world.teal(&["lab", "disk", "ls"]).good().is_empty()
+            && self
+                .world
+                .teal(&["lab", "disk", "ls"])
+                .expect_success()
+                .is_empty()
             && guests_of(&self.world).is_empty()
     }
 
@@ -104,7 +108,10 @@ fn what_this_kernel_lacks_runs_in_a_guest_beside_what_it_has() {
         return;
     };
     matrix.change(&[("kind = \"nilfs2\"", "kind = \"nilfs2\"\nwhere = \"guest\"")]);
-    let said = matrix.world.teal(&matrix.args(&["--dry-run"])).good();
+    let said = matrix
+        .world
+        .teal(&matrix.args(&["--dry-run"]))
+        .expect_success();
     assert!(
         said.contains("system nilfs2: in a guest") && !said.contains("system ext4:"),
         "{said}"
@@ -132,7 +139,7 @@ fn what_this_kernel_lacks_runs_in_a_guest_beside_what_it_has() {
     );
     assert!(matrix.is_clean(), "{:?}", guests_of(&matrix.world));
 
-    matrix.world.teal(&matrix.args(&[])).good();
+    matrix.world.teal(&matrix.args(&[])).expect_success();
     let runs = matrix.runs();
     assert_eq!(
         (runs.len(), &runs[..before.len()]),
@@ -199,7 +206,10 @@ fn what_this_kernel_lacks_runs_in_a_guest_beside_what_it_has() {
             "{words}: {report}"
         );
     }
-    let again = matrix.world.teal(&matrix.args(&["--only-report"])).good();
+    let again = matrix
+        .world
+        .teal(&matrix.args(&["--only-report"]))
+        .expect_success();
     assert!(
         again.contains("6 runs")
             && fs::read_to_string(matrix.results.join("report.md")).unwrap() == report
@@ -241,7 +251,7 @@ fn a_guest_has_the_schedulers_of_its_kernel_and_the_memory_of_the_matrix() {
             .concat(),
         );
         let _ = fs::remove_dir_all(&matrix.results);
-        matrix.world.teal(&matrix.args(&[])).good();
+        matrix.world.teal(&matrix.args(&[])).expect_success();
         let runs = matrix.runs();
         let is_whole = |name: &&str| {
             runs.iter()
@@ -284,7 +294,7 @@ fn a_file_system_in_a_guest_is_aged_as_on_this_kernel() {
     let seeks = |aged: &str| {
         matrix.change(&[&changes[..], &[("scale = 0.01\n", aged)]].concat());
         let _ = fs::remove_dir_all(&matrix.results);
-        matrix.world.teal(&matrix.args(&[])).good();
+        matrix.world.teal(&matrix.args(&[])).expect_success();
         let find = |name: &str| {
             matrix
                 .runs()
@@ -335,12 +345,12 @@ fn a_search_tries_candidates_in_guests_and_says_so() {
         ];
         matrix.world.teal(&[&args[..], &kept, &of, more].concat())
     };
-    let said = tune(&["--dry-run"]).good();
+    let said = tune(&["--dry-run"]).expect_success();
     assert!(
         said.contains("nilfs2 (in a guest)") && !said.contains("ext4 (in a guest)"),
         "{said}"
     );
-    let said = tune(&[]).good();
+    let said = tune(&[]).expect_success();
     assert!(
         said.contains("left out: vfat noatime: ") && said.contains("nosuchoption"),
         "{said}"
@@ -398,7 +408,7 @@ fn all_candidates_of_a_search_can_be_in_guests() {
             .world
             .teal(&[&args[..], &kept, &[matrix.results.to_str().unwrap()], more].concat())
     };
-    let said = tune(&["--dry-run"]).good();
+    let said = tune(&["--dry-run"]).expect_success();
     let offered: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).collect();
     assert!(
         offered
@@ -413,7 +423,7 @@ fn all_candidates_of_a_search_can_be_in_guests() {
         "{said}"
     );
     assert!(!said.contains("reiserfs"), "it would be a risk: {said}");
-    let said = tune(&["--dry-run", "--risky"]).good();
+    let said = tune(&["--dry-run", "--risky"]).expect_success();
     assert!(
         said.contains("  reiserfs (at a risk: Linux 6.13 and later have no reiserfs) (in a guest)"),
         "{said}"
@@ -498,7 +508,7 @@ fn what_cannot_be_in_a_guest_is_refused_before_anything_is_done() {
     // linux.uml is found by the path alone.
     matrix.change(&[]);
     let mut bare = matrix.world.command(&matrix.args(&[]));
-    let said = crate::support::run(bare.env("PATH", "/nowhere")).refused();
+    let said = crate::support::run_program(bare.env("PATH", "/nowhere")).expect_refusal();
     assert!(
         said.contains("system nilfs2: this kernel has no nilfs2: it needs a guest"),
         "{said}"
@@ -520,7 +530,7 @@ fn what_cannot_be_in_a_guest_is_refused_before_anything_is_done() {
         line.replace('\n', "") + "\n",
     )
     .unwrap();
-    let said = matrix.world.teal(&matrix.args(&[])).refused();
+    let said = matrix.world.teal(&matrix.args(&[])).expect_refusal();
     assert!(
         said.contains("nilfs2 ran here so far and would run in a guest now; say another --results"),
         "{said}"

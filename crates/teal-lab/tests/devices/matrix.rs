@@ -1,7 +1,7 @@
 //! `teal lab matrix` by the real program: cells on modelled disks, interrupted and gone on with,
 //! the report; matrices that are wrong.
 
-use crate::support::{LoopDevice, PATIENCE, Point, World, has_loop_devices, wait_until};
+use crate::support::{PATIENCE, TestLoopDevice, TestMount, World, has_loop_devices, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::Write as _;
@@ -80,7 +80,10 @@ fn a_matrix_that_is_interrupted_goes_on_and_says_what_to_take() {
     let Some(matrix) = Matrix::new(test) else {
         return;
     };
-    let said = matrix.world.teal(&matrix.args(&["--dry-run"])).good();
+    let said = matrix
+        .world
+        .teal(&matrix.args(&["--dry-run"]))
+        .expect_success();
     assert!(
         said.contains("4 cells, 8 to 8 runs")
             && said.contains("no device of this machine is touched"),
@@ -104,7 +107,12 @@ fn a_matrix_that_is_interrupted_goes_on_and_says_what_to_take() {
     let before = matrix.runs();
     assert!((1..8).contains(&before.len()), "{before:?}");
     assert!(
-        !is_mounted(&matrix.results) && matrix.world.teal(&["lab", "disk", "ls"]).good().is_empty(),
+        !is_mounted(&matrix.results)
+            && matrix
+                .world
+                .teal(&["lab", "disk", "ls"])
+                .expect_success()
+                .is_empty(),
         "nothing is left"
     );
 
@@ -114,7 +122,7 @@ fn a_matrix_that_is_interrupted_goes_on_and_says_what_to_take() {
         .open(matrix.results.join("runs.jsonl"))
         .unwrap();
     file.write_all(b"{\"version\":1,\"workl").unwrap();
-    matrix.world.teal(&matrix.args(&[])).good();
+    matrix.world.teal(&matrix.args(&[])).expect_success();
     let runs = matrix.runs();
     assert_eq!(
         (runs.len(), &runs[..before.len()]),
@@ -168,9 +176,17 @@ fn a_matrix_that_is_interrupted_goes_on_and_says_what_to_take() {
     assert!(page.contains("s of virtual time, modelled: "), "{page}");
     assert!(report.contains("processes wanted to run"), "{report}");
     assert!(
-        !is_mounted(&matrix.results) && matrix.world.teal(&["lab", "disk", "ls"]).good().is_empty()
+        !is_mounted(&matrix.results)
+            && matrix
+                .world
+                .teal(&["lab", "disk", "ls"])
+                .expect_success()
+                .is_empty()
     );
-    let again = matrix.world.teal(&matrix.args(&["--only-report"])).good();
+    let again = matrix
+        .world
+        .teal(&matrix.args(&["--only-report"]))
+        .expect_success();
     assert!(again.contains("8 runs"), "{again}");
     assert_eq!(
         fs::read_to_string(matrix.results.join("report.md")).unwrap(),
@@ -239,7 +255,11 @@ fn matrices_that_cannot_be_run_are_refused_with_a_reason() {
         "{said}"
     );
     assert!(
-        matrix.world.teal(&["lab", "disk", "ls"]).good().is_empty(),
+        matrix
+            .world
+            .teal(&["lab", "disk", "ls"])
+            .expect_success()
+            .is_empty(),
         "no disk is left"
     );
     let line = r#"{"version":1,"workload":"mail","system":"teal","scheduler":"none","block":0,"operations":9,"bytes":9,"seconds":1.0,
@@ -269,7 +289,7 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
         return;
     };
     let image = matrix.world.path("image");
-    let attached = LoopDevice::new(&image, 300 << 20);
+    let attached = TestLoopDevice::new(&image, 300 << 20);
     let device = attached.path().to_str().unwrap();
     let by_path = format!("path = \"{device}\"");
     let text = TEXT.replacen(
@@ -282,7 +302,7 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
         text.replacen("least = 2\nmost = 2", "least = 1\nmost = 1", 1),
     )
     .unwrap();
-    let said = matrix.world.teal(&matrix.args(&[])).refused();
+    let said = matrix.world.teal(&matrix.args(&[])).expect_refusal();
     assert!(said.contains(&format!("--erase {device}")), "{said}");
     assert_eq!(
         fs::metadata(&image)
@@ -291,17 +311,20 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
         0,
         "nothing was written"
     );
-    crate::support::run(Command::new("mkfs.ext4").args(["-q", device])).good();
+    crate::support::run_program(Command::new("mkfs.ext4").args(["-q", device])).expect_success();
     let point = matrix.world.path("point");
     fs::create_dir(&point).unwrap();
-    crate::support::run(Command::new("mount").arg(device).arg(&point)).good();
+    crate::support::run_program(Command::new("mount").arg(device).arg(&point)).expect_success();
     let said = matrix
         .world
         .teal(&matrix.args(&["--erase", device]))
-        .refused();
-    crate::support::run(Command::new("umount").arg(&point)).good();
+        .expect_refusal();
+    crate::support::run_program(Command::new("umount").arg(&point)).expect_success();
     assert!(said.contains("is in use"), "{said}");
-    matrix.world.teal(&matrix.args(&["--erase", device])).good();
+    matrix
+        .world
+        .teal(&matrix.args(&["--erase", device]))
+        .expect_success();
     let runs = matrix.runs();
     assert_eq!(runs.len(), 4);
     for run in runs {
@@ -350,10 +373,10 @@ fn a_real_device_is_not_touched_while_it_is_used_or_before_it_is_said_twice() {
             "30 readings are needed",
         ),
     ] {
-        let said = metered(meter).refused();
+        let said = metered(meter).expect_refusal();
         assert!(said.contains(words), "{meter}: {said}");
     }
-    metered("kind = \"command\"\ncommand = [\"echo\", \"5\"]\nevery_ms = 10").good();
+    metered("kind = \"command\"\ncommand = [\"echo\", \"5\"]\nevery_ms = 10").expect_success();
     for run in matrix.runs() {
         let joules = |part: &str| run[part]["joules"].as_f64().unwrap();
         let seconds = run["seconds"].as_f64().unwrap();
@@ -401,7 +424,7 @@ fn an_aged_file_system_has_its_files_in_pieces_and_the_same_ones_each_time() {
     let run = |text: &str, more: &[&str]| {
         fs::write(&matrix.file, text).unwrap();
         let _ = fs::remove_dir_all(&matrix.results);
-        matrix.world.teal(&matrix.args(more)).good()
+        matrix.world.teal(&matrix.args(more)).expect_success()
     };
     let aged = text.replacen("AGED", "aged = 60", 1);
     let said = run(&aged, &["--dry-run"]);
@@ -430,7 +453,7 @@ fn an_aged_file_system_has_its_files_in_pieces_and_the_same_ones_each_time() {
     );
 
     // What is left on a device that stays.
-    let device = LoopDevice::new(&matrix.world.path("image"), 100 << 20);
+    let device = TestLoopDevice::new(&matrix.world.path("image"), 100 << 20);
     let (name, point) = (device.path().to_str().unwrap(), matrix.world.path("point"));
     fs::create_dir(&point).unwrap();
     let by_path = format!("path = \"{name}\"");
@@ -443,8 +466,9 @@ fn an_aged_file_system_has_its_files_in_pieces_and_the_same_ones_each_time() {
         .replacen("[[system]]\nname = \"teal\"\nkind = \"teal\"\n", "", 1);
     let left = |text: &str| {
         run(text, &["--erase", name]);
-        crate::support::run(Command::new("mount").args(["-o", "ro", name]).arg(&point)).good();
-        let mounted = Point(point.clone());
+        crate::support::run_program(Command::new("mount").args(["-o", "ro", name]).arg(&point))
+            .expect_success();
+        let mounted = TestMount(point.clone());
         let room = rustix::fs::statvfs(&point).unwrap();
         let part = |dir: fs::DirEntry| fs::read_dir(dir.path()).unwrap().map(Result::unwrap);
         let files = fs::read_dir(point.join("aged"))
@@ -500,9 +524,9 @@ fn what_does_not_fit_into_the_memory_of_a_run_is_read_again() {
         let _ = fs::remove_dir_all(&matrix.results);
         let said = matrix.world.teal(&matrix.args(&["--dry-run"]));
         if said.stderr.contains("runs.memory") {
-            return teal_testkit::skip(test, "memory cannot be limited here");
+            return teal_testkit::skip_test(test, "memory cannot be limited here");
         }
-        matrix.world.teal(&matrix.args(&[])).good();
+        matrix.world.teal(&matrix.args(&[])).expect_success();
         let runs = matrix.runs();
         assert_eq!(
             (runs.len(), runs[0]["operations"].as_u64()),

@@ -1,7 +1,7 @@
 //! Directories of results of `teal lab` by the real program: whose they are, what a killed run
 //! leaves, which devices options may not name.
 
-use crate::support::{LoopDevice, PATIENCE, World, has_loop_devices, wait_until};
+use crate::support::{PATIENCE, TestLoopDevice, World, has_loop_devices, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -99,7 +99,7 @@ impl Lab {
     }
 
     fn disks(&self) -> String {
-        self.world.teal(&["lab", "disk", "ls"]).good()
+        self.world.teal(&["lab", "disk", "ls"]).expect_success()
     }
 
     fn is_clean(&self) -> bool {
@@ -126,7 +126,7 @@ fn what_a_killed_run_left_is_cleared_away_and_the_same_command_goes_on() {
         let _ = fs::remove_dir_all(&lab.results);
         lab.kill(&lab.matrix(&[]));
         lab.kill(&lab.matrix(&[]));
-        lab.world.teal(&lab.matrix(&[])).good();
+        lab.world.teal(&lab.matrix(&[])).expect_success();
         assert_eq!(
             fs::read_to_string(lab.results.join("runs.jsonl"))
                 .unwrap()
@@ -139,7 +139,7 @@ fn what_a_killed_run_left_is_cleared_away_and_the_same_command_goes_on() {
     fs::remove_dir_all(&lab.results).unwrap();
     let more = ["--groups", "4k", "--scale", "0.01"];
     lab.kill(&lab.phases(&more));
-    lab.world.teal(&lab.phases(&more)).good();
+    lab.world.teal(&lab.phases(&more)).expect_success();
     assert_eq!(
         fs::read_to_string(lab.results.join("cells.jsonl"))
             .unwrap()
@@ -160,7 +160,7 @@ fn results_have_one_owner_and_its_groups_go_with_it() {
     fs::write(&lab.file, &limited).unwrap();
     let said = lab.world.teal(&lab.matrix(&["--dry-run"]));
     if said.stderr.contains("runs.memory") {
-        return teal_testkit::skip(test, "memory cannot be limited here");
+        return teal_testkit::skip_test(test, "memory cannot be limited here");
     }
     let mut command = lab.world.command(&lab.matrix(&[]));
     let mut first = command
@@ -182,7 +182,7 @@ fn results_have_one_owner_and_its_groups_go_with_it() {
     );
     let name = group().unwrap();
     for args in [lab.matrix(&[]), lab.matrix(&["--only-report"])] {
-        let said = lab.world.teal(&args).refused();
+        let said = lab.world.teal(&args).expect_refusal();
         assert!(
             said.contains(&format!("process {} is measuring in", first.id())),
             "{said}"
@@ -194,7 +194,9 @@ fn results_have_one_owner_and_its_groups_go_with_it() {
     let owner: serde_json::Value = serde_json::from_str(&owner).unwrap();
     let group = Path::new(owner["groups"].as_str().unwrap()).join(name);
     assert!(group.is_dir(), "{}", group.display());
-    lab.world.teal(&lab.matrix(&["--only-report"])).good();
+    lab.world
+        .teal(&lab.matrix(&["--only-report"]))
+        .expect_success();
     assert!(
         lab.is_clean() && !group.exists(),
         "{} {}",
@@ -243,7 +245,7 @@ fn directories_of_others_are_left_alone() {
     ];
     for args in [&matrix[..], &tune, &phases] {
         for more in [&[][..], &["--dry-run"], &["--only-report"]] {
-            let said = world.teal(&[args, more].concat()).refused();
+            let said = world.teal(&[args, more].concat()).expect_refusal();
             assert!(
                 said.contains("has other files and no") && said.contains("another --results"),
                 "{args:?}: {said}"
@@ -264,7 +266,7 @@ fn an_option_names_no_device_that_would_be_erased() {
     let test = "an_option_names_no_device_that_would_be_erased";
     let Some(lab) = Lab::new(test) else { return };
     let image = lab.world.path("image");
-    let other = LoopDevice::new(&image, 300 << 20);
+    let other = TestLoopDevice::new(&image, 300 << 20);
     let name = other.path().to_str().unwrap();
     for (kind, options) in [
         ("btrfs", format!("mkfs = [\"{name}\"]")),
@@ -278,7 +280,7 @@ fn an_option_names_no_device_that_would_be_erased() {
         )
         .unwrap();
         for more in [&["--dry-run"][..], &[]] {
-            let said = lab.world.teal(&lab.matrix(more)).refused();
+            let said = lab.world.teal(&lab.matrix(more)).expect_refusal();
             assert!(
                 said.contains("system: it: m") && said.contains("names a device"),
                 "{options}: {said}"
@@ -307,17 +309,19 @@ fn results_keep_their_scripts_and_refuse_others() {
         1,
     );
     fs::write(&lab.file, own).unwrap();
-    lab.world.teal(&lab.matrix(&[])).good();
-    lab.world.teal(&lab.matrix(&[])).good();
+    lab.world.teal(&lab.matrix(&[])).expect_success();
+    lab.world.teal(&lab.matrix(&[])).expect_success();
     // What it loads is part of it.
     fs::write(of("part.wml"), part.replacen("64k", "32k", 1)).unwrap();
-    let said = lab.world.teal(&lab.matrix(&[])).refused();
+    let said = lab.world.teal(&lab.matrix(&[])).expect_refusal();
     assert!(
         said.contains("workload mail: its script own.wml is not the one")
             && said.lines().count() == 1,
         "{said}"
     );
-    lab.world.teal(&lab.matrix(&["--only-report"])).good();
+    lab.world
+        .teal(&lab.matrix(&["--only-report"]))
+        .expect_success();
     // As the report says, with nothing but the results.
     for gone in ["part.wml", "own.wml"] {
         fs::remove_file(of(gone)).unwrap();
@@ -326,7 +330,7 @@ fn results_keep_their_scripts_and_refuse_others() {
     let (kept, to) = (lab.results.join("matrix.toml"), again.to_str().unwrap());
     lab.world
         .teal(&["lab", "matrix", kept.to_str().unwrap(), "--results", to])
-        .good();
+        .expect_success();
     let operations = |dir: &Path| {
         let runs = fs::read_to_string(dir.join("runs.jsonl")).unwrap();
         serde_json::from_str::<serde_json::Value>(runs.trim()).unwrap()["operations"].clone()

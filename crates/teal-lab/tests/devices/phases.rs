@@ -56,7 +56,11 @@ impl Phases {
     fn is_clean(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         !mounts.contains(self.results.to_str().unwrap())
-            && self.world.teal(&["lab", "disk", "ls"]).good().is_empty()
+            && self
+                .world
+                .teal(&["lab", "disk", "ls"])
+                .expect_success()
+                .is_empty()
     }
 }
 
@@ -108,7 +112,7 @@ fn phases_on_this_kernel_are_measured_once_and_go_on_where_they_were_interrupted
     let said = phases
         .world
         .teal(&phases.args("ext4,teal", &[&more[..], &["--dry-run"]].concat()))
-        .good();
+        .expect_success();
     assert!(
         said.contains("4 cells to be measured")
             && said.contains("no device of this machine is touched"),
@@ -137,7 +141,10 @@ fn phases_on_this_kernel_are_measured_once_and_go_on_where_they_were_interrupted
     );
     assert!(phases.is_clean(), "nothing is left");
 
-    phases.world.teal(&phases.args("ext4,teal", &more)).good();
+    phases
+        .world
+        .teal(&phases.args("ext4,teal", &more))
+        .expect_success();
     let cells = phases.cells();
     assert_eq!(
         (cells.len(), &cells[..before.len()]),
@@ -176,12 +183,12 @@ fn phases_on_this_kernel_are_measured_once_and_go_on_where_they_were_interrupted
     phases
         .world
         .teal(&phases.args("ext4,teal", &[&more[..], &["--only-report"]].concat()))
-        .good();
+        .expect_success();
     assert_eq!(phases.report(), report);
     let other = phases
         .world
         .teal(&phases.args("teal", &["--groups", "4k", "--scale", "0.01"]))
-        .refused();
+        .expect_refusal();
     assert!(other.contains("another mode, scale or disk"), "{other}");
     assert!(phases.is_clean());
 }
@@ -192,10 +199,10 @@ fn the_same_phases_cost_the_same_joules() {
         return;
     };
     let args = phases.args("ext2", &["--groups", "32k", "--scale", "0.01"]);
-    phases.world.teal(&args).good();
+    phases.world.teal(&args).expect_success();
     let first = phases.cells();
     fs::remove_dir_all(&phases.results).unwrap();
-    phases.world.teal(&args).good();
+    phases.world.teal(&args).expect_success();
     // The kernel writes back what it likes when it likes; what it is made to write is the same.
     let joules = |cells: &[Value]| number(&cells[0]["phases"][0]["tally"], "microjoules") as f64;
     let ratio = joules(&phases.cells()) / joules(&first);
@@ -228,7 +235,7 @@ fn fragmented_free_space_costs_more() {
             "0.02",
         ],
     ];
-    phases.world.teal(&args.concat()).good();
+    phases.world.teal(&args.concat()).expect_success();
     let cells = phases.cells();
     let joules =
         |cell: usize, phase: usize| number(&cells[cell]["phases"][phase]["tally"], "microjoules");
@@ -256,7 +263,7 @@ fn file_systems_that_this_kernel_lacks_run_in_a_guest_that_leaves_nothing() {
     phases
         .world
         .teal(&phases.args("reiserfs@guest,ext4@guest", &groups))
-        .good();
+        .expect_success();
     let cells = phases.cells();
     assert_eq!(cells.len(), 2);
     for cell in &cells {
@@ -285,7 +292,7 @@ fn file_systems_that_this_kernel_lacks_run_in_a_guest_that_leaves_nothing() {
     phases
         .world
         .teal(&phases.args("vfat@guest", &["--groups", "32k", "--scale", "0.01"]))
-        .good();
+        .expect_success();
     assert!(phases.cells().len() == 3, "vfat needs modules");
 }
 
@@ -336,14 +343,17 @@ fn what_makes_no_sense_is_refused_and_what_is_missing_is_named() {
         ("ext4", &["--groups", "5k"], "there are 4k, 32k"),
         ("reiserfs@host", &[], "reiserfs"),
     ] {
-        let said = phases.world.teal(&phases.args(systems, more)).refused();
+        let said = phases
+            .world
+            .teal(&phases.args(systems, more))
+            .expect_refusal();
         assert!(said.contains(words), "{systems} {more:?}: {said}");
     }
     // linux.uml is found by the path alone.
     let mut bare = phases
         .world
         .command(&phases.args("f2fs@guest", &["--groups", "4k"]));
-    let said = crate::support::run(bare.env("PATH", "/nowhere")).refused();
+    let said = crate::support::run_program(bare.env("PATH", "/nowhere")).expect_refusal();
     assert!(
         said.contains("f2fs@guest") && said.contains("apt-get install user-mode-linux"),
         "{said}"

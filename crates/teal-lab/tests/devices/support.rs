@@ -15,6 +15,8 @@ mod waiting;
 mod world;
 
 pub(crate) use guests::{guests_of, has_guests};
-pub(crate) use teal_testkit::{LoopDevice, Point, Said, has_loop_devices, program, run};
+pub(crate) use teal_testkit::{
+    ProgramOutput, TestLoopDevice, TestMount, find_program, has_loop_devices, run_program,
+};
 pub(crate) use waiting::{PATIENCE, wait_until};
 pub(crate) use world::World;

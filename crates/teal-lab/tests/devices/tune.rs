@@ -68,7 +68,7 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
         .concat();
         world.teal(&[&args[..], &["--results", results.to_str().unwrap()], &more].concat())
     };
-    let said = tune(&["--dry-run"]).good();
+    let said = tune(&["--dry-run"]).expect_success();
     assert!(
         said.contains("6 candidates: 3 file systems under none, mq-deadline"),
         "{said}"
@@ -79,10 +79,10 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
             && said.contains("--budget is 3600 s"),
         "{said}"
     );
-    let short = tune(&["--blocks", "2", "--budget", "1s"]).refused();
+    let short = tune(&["--blocks", "2", "--budget", "1s"]).expect_refusal();
     assert!(short.contains("not even one block was whole"), "{short}");
     fs::remove_dir_all(&results).unwrap();
-    let first = tune(&["--blocks", "2"]).good();
+    let first = tune(&["--blocks", "2"]).expect_success();
     assert!(first.contains("left out: ext4 no such option"), "{first}");
     let runs = || {
         fs::read_to_string(results.join("runs.jsonl"))
@@ -110,10 +110,10 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
             .contains("mkfs.ext4")
     );
     let before = runs();
-    let again = tune(&["--blocks", "2"]).good();
+    let again = tune(&["--blocks", "2"]).expect_success();
     assert_eq!(runs(), before, "nothing was run again: {again}");
     assert!(again.contains("best for mail"), "{again}");
-    let only = tune(&["--blocks", "2", "--only-report"]).good();
+    let only = tune(&["--blocks", "2", "--only-report"]).expect_success();
     assert!(
         only.contains("best for mail") && runs() == before,
         "nothing is run: {only}"
@@ -125,14 +125,17 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
             results.to_str().unwrap(),
             results.to_str().unwrap(),
         ])
-        .good();
+        .expect_success();
     assert!(
         same.contains("mail: no difference that can be told")
             && same.contains("0 of 4 cells differ"),
         "{same}"
     );
     assert!(
-        world.teal(&["lab", "disk", "ls"]).good().is_empty(),
+        world
+            .teal(&["lab", "disk", "ls"])
+            .expect_success()
+            .is_empty(),
         "no disk is left"
     );
 }
@@ -201,7 +204,7 @@ fn options_that_promise_most_are_tried_together_and_what_cannot_be_had_is_left_o
         .concat();
         world
             .teal(&[&args[..], &["--results", results.to_str().unwrap()], &more].concat())
-            .good()
+            .expect_success()
     };
     let said = tune(&["--dry-run"]);
     assert!(
@@ -252,7 +255,7 @@ fn searches_that_make_no_sense_are_refused_with_a_reason() {
             "--results",
             results.to_str().unwrap(),
         ];
-        let said = world.teal(&args).refused();
+        let said = world.teal(&args).expect_refusal();
         assert!(said.contains(words), "{workload} {device}: {said}");
     }
     if !has_loop_devices(test) {
@@ -279,15 +282,15 @@ fn searches_that_make_no_sense_are_refused_with_a_reason() {
     };
     assert!(
         aged("95", "0.01")
-            .refused()
+            .expect_refusal()
             .contains("runs.aged: 95 percent are none")
     );
     assert!(
         aged("70", "0.3")
-            .refused()
+            .expect_refusal()
             .contains("do not fit on 600.0 MiB aged to 70 %")
     );
-    let said = aged("70", "0.01").good();
+    let said = aged("70", "0.01").expect_success();
     assert!(
         said.contains("aged to 70 %: each of ") && said.contains("if the budget allows"),
         "{said}"
@@ -302,7 +305,7 @@ fn of_the_recorded_study_the_search_finds_the_best() {
     };
     let said = world
         .teal(&["lab", "tune", "--replay", STUDY, "--seeds", "20"])
-        .good();
+        .expect_success();
     assert_eq!(said.lines().count(), 8, "four workloads, two goals: {said}");
     for line in said.lines() {
         let found: u64 = line
@@ -361,7 +364,7 @@ fn a_result_that_is_worse_is_told_by_its_status() {
     );
     let ext2 = world
         .teal(&["lab", "compare", STUDY, "--system", "ext4", "--json"])
-        .good();
+        .expect_success();
     let ext2: Value = serde_json::from_str(&ext2).unwrap();
     let mail = ext2["parts"]
         .as_array()
@@ -375,14 +378,14 @@ fn a_result_that_is_worse_is_told_by_its_status() {
     );
     let said = world
         .teal(&["lab", "compare", STUDY, "--scheduler", "cfq"])
-        .refused();
+        .expect_refusal();
     assert!(said.contains("no cfq; it has bfq"), "{said}");
     assert_eq!(
         compare(worse.to_str().unwrap(), STUDY).code,
         0,
         "the other way round it is better"
     );
-    let said = compare(STUDY, world.path("nothing").to_str().unwrap()).refused();
+    let said = compare(STUDY, world.path("nothing").to_str().unwrap()).expect_refusal();
     assert!(said.contains("has no runs"), "{said}");
     let [one, two] = ["one.json", "two.json"].map(|name| world.path(name));
     for (file, rate) in [(&one, 10.0), (&two, 15.0)] {
@@ -399,7 +402,7 @@ fn a_result_that_is_worse_is_told_by_its_status() {
             one.to_str().unwrap(),
             two.to_str().unwrap(),
         ])
-        .good();
+        .expect_success();
     assert!(
         said.contains("1.500 times") && said.contains("cannot be told"),
         "{said}"

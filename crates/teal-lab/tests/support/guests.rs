@@ -21,7 +21,7 @@ pub(crate) fn has_guests(test: &str, programs: &[&str]) -> bool {
         None if !Path::new("/dev/net/tun").exists() => "there are no TAP devices".into(),
         None => return true,
     };
-    teal_testkit::skip(test, &why);
+    teal_testkit::skip_test(test, &why);
     false
 }
 

@@ -78,7 +78,7 @@ impl Mounted {
             "--size",
             size,
         ];
-        this.world.teal(&args).good();
+        this.world.teal(&args).expect_success();
         this.look();
         this
     }
@@ -107,7 +107,7 @@ impl Mounted {
         let said = self
             .world
             .teal(&["status", self.point_str(), "--json"])
-            .good();
+            .expect_success();
         let mut all: Value = serde_json::from_str(&said).unwrap();
         all[0].take()
     }
@@ -127,7 +127,7 @@ impl Mounted {
             "--store",
             self.store.to_str().unwrap(),
         ];
-        let said = self.world.teal(&args).good();
+        let said = self.world.teal(&args).expect_success();
         self.look();
         said
     }
@@ -143,7 +143,7 @@ impl Mounted {
                 "-o",
                 options,
             ])
-            .good();
+            .expect_success();
         self.look();
     }
 
@@ -166,7 +166,7 @@ impl Mounted {
             }
             !is_busy
         });
-        said.good();
+        said.expect_success();
         let pid = self.pid.take().expect("it was mounted");
         assert!(
             is_gone(pid),

@@ -9,9 +9,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Polls `condition` until it holds; `false` if it does not within `limit`.
 #[must_use]
 pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = SystemClock.monotonic() + limit;
+    let end = SystemClock.monotonic_time() + limit;
     while !condition() {
-        if SystemClock.monotonic() >= end {
+        if SystemClock.monotonic_time() >= end {
             return false;
         }
         std::thread::park_timeout(Duration::from_millis(20));

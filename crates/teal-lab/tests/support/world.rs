@@ -1,6 +1,6 @@
 //! A test's own world.
 
-use super::{Said, run};
+use super::{ProgramOutput, run_program};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,11 +31,11 @@ impl World {
     /// A new world; `None`, on record as skipped, where nothing can be mounted.
     pub(crate) fn new(test: &str) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
-            teal_testkit::skip(test, "/dev/fuse is missing");
+            teal_testkit::skip_test(test, "/dev/fuse is missing");
             return None;
         }
         if !rustix::process::geteuid().is_root() {
-            teal_testkit::skip(test, "needs root");
+            teal_testkit::skip_test(test, "needs root");
             return None;
         }
         Some(Self::without_mounts())
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Runs the program to its end.
-    pub(crate) fn teal<S: AsRef<OsStr>>(&self, args: &[S]) -> Said {
-        run(&mut self.command(args))
+    pub(crate) fn teal<S: AsRef<OsStr>>(&self, args: &[S]) -> ProgramOutput {
+        run_program(&mut self.command(args))
     }
 }

@@ -85,11 +85,11 @@ impl Recorded {
         ];
         m.world()
             .teal(&[&args[..], &["--wml", wml.to_str().unwrap()]].concat())
-            .good();
+            .expect_success();
         let stat = m
             .world()
             .teal(&["lab", "trace", "stat", "--json", trace.to_str().unwrap()])
-            .good();
+            .expect_success();
         (
             Self {
                 stat: serde_json::from_str(&stat).unwrap(),
@@ -255,8 +255,8 @@ fn git(dir: &Path, args: &[&str]) {
 #[test]
 fn what_is_made_of_a_real_program_runs() {
     let test = "what_is_made_of_a_real_program_runs";
-    if crate::support::program("git", &[]).is_none() {
-        return teal_testkit::skip(test, "git is not installed");
+    if crate::support::find_program("git", &[]).is_none() {
+        return teal_testkit::skip_test(test, "git is not installed");
     }
     let Some(mut m) = Mounted::new(test, "256M") else {
         return;
@@ -325,7 +325,7 @@ fn what_is_made_of_a_real_program_runs() {
                 ]
                 .concat(),
             )
-            .good();
+            .expect_success();
         let ran: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
         let script = fs::read_to_string(&wml).unwrap();
         assert!(
@@ -340,7 +340,7 @@ fn what_is_made_of_a_real_program_runs() {
             "--wml",
             wml.to_str().unwrap(),
         ]);
-        assert!(again.refused().contains("exists"));
+        assert!(again.expect_refusal().contains("exists"));
         let hidden = m.world().path("hidden.wml");
         let args = [
             "lab",
@@ -353,7 +353,7 @@ fn what_is_made_of_a_real_program_runs() {
         assert!(
             m.world()
                 .teal(&args)
-                .refused()
+                .expect_refusal()
                 .contains("names of directories")
         );
         assert!(!hidden.exists());
@@ -377,12 +377,12 @@ fn of_a_mount_that_nobody_used_nothing_is_left() {
         "--wml",
         wml.to_str().unwrap(),
     ];
-    m.world().teal(&args).refused();
+    m.world().teal(&args).expect_refusal();
     assert!(
         !wml.exists() && !wml.with_extension("trace").exists(),
         "neither a script nor a trace"
     );
-    let help = m.world().teal(&["mount", "--help"]).good();
+    let help = m.world().teal(&["mount", "--help"]).expect_success();
     assert!(help.contains("observed"), "{help}");
     m.down();
     m.check();

@@ -29,7 +29,7 @@ fn results_of_another_device_are_compared_and_those_of_other_work_are_refused() 
     let compare = |dir: &Path, more: &[&str]| {
         world.teal(&[&["lab", "compare", STUDY, dir.to_str().unwrap()], more].concat())
     };
-    let said = compare(&study(&world, "same", "seed", "seed"), &[]).good();
+    let said = compare(&study(&world, "same", "seed", "seed"), &[]).expect_success();
     assert!(
         !said.contains("they differ in") && said.contains("would look so by chance"),
         "{said}"
@@ -43,7 +43,7 @@ fn results_of_another_device_are_compared_and_those_of_other_work_are_refused() 
             .to_owned()
     };
     let memory = line("memory");
-    let said = compare(&study(&world, "memory", &memory, "memory = \"99M\""), &[]).good();
+    let said = compare(&study(&world, "memory", &memory, "memory = \"99M\""), &[]).expect_success();
     assert!(
         said.starts_with("they differ in: memory ") && said.contains(" and 99M\n"),
         "{said}"
@@ -71,12 +71,12 @@ fn results_of_another_device_are_compared_and_those_of_other_work_are_refused() 
         ),
     ] {
         let dir = study(&world, name, from, to);
-        let said = compare(&dir, &[]).refused();
+        let said = compare(&dir, &[]).expect_refusal();
         assert!(
             said.contains("did other work") && said.contains(words) && said.lines().count() == 1,
             "{name}: {said}"
         );
-        let said = compare(&dir, &["--anyway"]).good();
+        let said = compare(&dir, &["--anyway"]).expect_success();
         assert!(
             said.starts_with("they differ in: ") && said.contains(words),
             "{name}: {said}"
@@ -94,12 +94,12 @@ fn results_of_another_device_are_compared_and_those_of_other_work_are_refused() 
     fs::write(one.join("runs.jsonl"), first).unwrap();
     assert!(
         compare(&one, &[])
-            .refused()
+            .expect_refusal()
             .contains("share fewer than two blocks")
     );
     let said = world
         .teal(&["lab", "compare", one.to_str().unwrap(), "--system", "ext4"])
-        .refused();
+        .expect_refusal();
     assert!(said.contains("shares two blocks"), "{said}");
 }
 
@@ -132,17 +132,18 @@ fn runs_of_other_work_or_that_were_interrupted_are_refused() {
         let said = world.teal(&["lab", "compare", &first, &other]);
         match words {
             Some(words) => {
-                let said = said.refused();
+                let said = said.expect_refusal();
                 assert!(
                     said.contains(words) && said.contains("--anyway"),
                     "{key}: {said}"
                 );
                 world
                     .teal(&["lab", "compare", &first, &other, "--anyway"])
-                    .good();
+                    .expect_success();
             }
             None => assert!(
-                said.good().contains("they differ in: seed 1 and 2"),
+                said.expect_success()
+                    .contains("they differ in: seed 1 and 2"),
                 "{key}"
             ),
         }

@@ -1,6 +1,6 @@
 //! The two programs find each other, and say what is missing.
 
-use crate::support::{World, run};
+use crate::support::{World, run_program};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -26,15 +26,15 @@ fn teal_starts_the_laboratory_beside_it_then_in_path_or_says_what_to_install() {
     let lab = |path: &Path| {
         let mut command = Command::new(&teal);
         world.furnish(&mut command).env("PATH", path);
-        run(command.args(["lab", "workloads", "camera"]))
+        run_program(command.args(["lab", "workloads", "camera"]))
     };
-    let missing = lab(&elsewhere).refused();
+    let missing = lab(&elsewhere).expect_refusal();
     assert!(
         missing.contains("cargo install --path crates/teal-lab"),
         "{missing}"
     );
     symlink(TEAL_LAB, elsewhere.join("teal-lab")).unwrap();
-    let in_path = lab(&elsewhere).good();
+    let in_path = lab(&elsewhere).expect_success();
     // The one beside comes first: this one says something else.
     let beside = here.join("teal-lab");
     std::fs::write(&beside, "#!/bin/sh\necho \"$@\"\n").unwrap();
@@ -57,7 +57,7 @@ fn the_laboratory_refuses_a_teal_of_another_version_and_names_both() {
     let record = || {
         let mut command = Command::new(&lab);
         world.furnish(&mut command).env("PATH", "/nowhere");
-        run(command.args(["record", "mount", "--out", "trace"])).refused()
+        run_program(command.args(["record", "mount", "--out", "trace"])).expect_refusal()
     };
     let missing = record();
     assert!(

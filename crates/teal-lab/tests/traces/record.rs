@@ -1,7 +1,7 @@
 //! Recording at a real mount: what programs do is in the trace, in order; nothing that happens to
 //! the trace harms the mount.
 
-use crate::support::{Mounted, PATIENCE, Said, World, seeded, wait_until};
+use crate::support::{Mounted, PATIENCE, ProgramOutput, World, seeded, wait_until};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -46,12 +46,12 @@ impl Recording {
 
     /// Waits until it has ended by itself.
     #[track_caller]
-    fn ended(mut self) -> (Said, PathBuf) {
+    fn ended(mut self) -> (ProgramOutput, PathBuf) {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let code = output.status.code().unwrap();
         (
-            Said {
+            ProgramOutput {
                 code,
                 stdout: text(output.stdout),
                 stderr: text(output.stderr),
@@ -71,7 +71,10 @@ impl Recording {
         let pid = Pid::from_child(self.child.as_ref().unwrap());
         rustix::process::kill_process(pid, Signal::INT).unwrap();
         let (said, file) = self.ended();
-        assert!(said.clone().good().contains(" events, "), "{said}");
+        assert!(
+            said.clone().expect_success().contains(" events, "),
+            "{said}"
+        );
         file
     }
 }
@@ -93,7 +96,7 @@ fn recording(m: &Mounted) -> Value {
     m.status()["recording"].take()
 }
 
-fn show(world: &World, file: &Path, more: &[&str]) -> Said {
+fn show(world: &World, file: &Path, more: &[&str]) -> ProgramOutput {
     world.teal(&[&["lab", "trace", "show", str(file)], more].concat())
 }
 
@@ -150,7 +153,7 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
     file.set_len(20_000).unwrap();
     m.world()
         .teal(&["lab", "record", str(m.point()), "--mark", "phase 2"])
-        .good();
+        .expect_success();
     let direct = rustix::fs::open(
         m.path("old/data"),
         OFlags::CLOEXEC | OFlags::RDONLY | OFlags::DIRECT,
@@ -188,7 +191,7 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
     fs::remove_dir(&dir).unwrap();
     drop(file);
     let trace = run.stop();
-    let text = show(m.world(), &trace, &[]).good();
+    let text = show(m.world(), &trace, &[]).expect_success();
     let want = [
         format!("1 mkdir name=\"d\" = {d}"),
         format!("{d} create name=\"a b\" = {a}"),
@@ -231,7 +234,7 @@ fn what_programs_do_is_in_the_trace_in_order_with_offsets_and_lengths() {
 /// Paths, text and back, and the figures of the trace above.
 #[track_caller]
 fn look_at(m: &Mounted, trace: &Path, text: &str) {
-    let named = show(m.world(), trace, &["--paths"]).good();
+    let named = show(m.world(), trace, &["--paths"]).expect_success();
     for line in ["write offset=0 length=10000", "fsync data=no"] {
         assert!(
             named
@@ -260,13 +263,13 @@ fn look_at(m: &Mounted, trace: &Path, text: &str) {
             "--out",
             str(&again),
         ])
-        .good();
-    assert_eq!(show(m.world(), &again, &[]).good(), text);
+        .expect_success();
+    assert_eq!(show(m.world(), &again, &[]).expect_success(), text);
 
     let figures = m
         .world()
         .teal(&["lab", "trace", "stat", str(trace), "--json"])
-        .good();
+        .expect_success();
     let figures: Value = serde_json::from_str(&figures).unwrap();
     assert_eq!(
         (&figures["bytes_written"], &figures["bytes_read"]),
@@ -278,7 +281,10 @@ fn look_at(m: &Mounted, trace: &Path, text: &str) {
         (&true.into(), &0.into())
     );
     assert_eq!(figures["actions"]["fsync"]["done"], 2);
-    let table = m.world().teal(&["lab", "trace", "stat", str(trace)]).good();
+    let table = m
+        .world()
+        .teal(&["lab", "trace", "stat", str(trace)])
+        .expect_success();
     assert!(
         table.contains("idle gaps") && table.contains("phase 2"),
         "{table}"
@@ -295,24 +301,28 @@ fn a_recording_survives_the_death_of_the_daemon_up_to_its_last_block() {
     for n in 0..50 {
         fs::write(m.path(format!("f{n}")), "content").unwrap();
     }
-    let written = |file: &Path| events(&show(m.world(), file, &[]).good(), &["write"]).len();
+    let written =
+        |file: &Path| events(&show(m.world(), file, &[]).expect_success(), &["write"]).len();
     assert!(
         wait_until(PATIENCE, || written(&run.file) == 50),
         "within a second or so everything is in the file"
     );
     m.kill();
     let (said, trace) = run.ended();
-    assert!(said.clone().refused().contains("can be read"), "{said}");
+    assert!(
+        said.clone().expect_refusal().contains("can be read"),
+        "{said}"
+    );
     let said = show(m.world(), &trace, &[]);
     assert!(
         said.stderr.contains("cut off at byte") && said.stderr.lines().count() == 1,
         "{said}"
     );
-    assert_eq!(events(&said.good(), &["write"]).len(), 50);
+    assert_eq!(events(&said.expect_success(), &["write"]).len(), 50);
     let figures = m
         .world()
         .teal(&["lab", "trace", "stat", str(&trace), "--json"])
-        .good();
+        .expect_success();
     assert_eq!(
         serde_json::from_str::<Value>(&figures).unwrap()["complete"],
         false
@@ -344,26 +354,28 @@ fn a_full_disk_ends_the_recording_with_a_message_and_never_the_mount() {
     }
     let (said, trace) = run.ended();
     assert!(
-        said.clone().refused().contains("No space left on device"),
+        said.clone()
+            .expect_refusal()
+            .contains("No space left on device"),
         "{said}"
     );
     assert!(
         m.world()
             .teal(&["status", str(m.point())])
-            .good()
+            .expect_success()
             .contains("ended early: No space left")
     );
     assert!(m.log().contains("No space left"), "{}", m.log());
     let said = show(m.world(), &trace, &[]);
     assert!(said.stderr.contains("cut off at byte"), "{said}");
-    assert!(events(&said.good(), &["create"]).len() > 100);
+    assert!(events(&said.expect_success(), &["create"]).len() > 100);
     // The mount goes on, and so does the next recording.
     fs::write(m.path("after"), seeded(2, 100_000)).unwrap();
     let run = Recording::start(&m, m.world().path("next.trace"), &[]);
     fs::remove_file(m.path("after")).unwrap();
     let trace = run.stop();
     assert_eq!(
-        events(&show(m.world(), &trace, &[]).good(), &DONE),
+        events(&show(m.world(), &trace, &[]).expect_success(), &DONE),
         ["1 unlink name=\"after\" = 0"]
     );
     m.down();
@@ -414,13 +426,13 @@ fn a_recording_ends_with_its_time_or_with_the_mount_and_can_hide_names() {
     crate::support::let_pass(Duration::from_millis(1200));
     let size = run.size();
     let (said, trace) = run.ended();
-    said.good();
+    said.expect_success();
     // Nothing came meanwhile, nothing was written: only the last block, with its 32 bytes.
     let grown = fs::metadata(&trace).unwrap().len() - size;
     assert!((32..32 + 256).contains(&grown), "{grown} bytes");
     let said = show(m.world(), &trace, &[]);
     assert_eq!(said.stderr, "", "complete");
-    let text = said.good();
+    let text = said.expect_success();
     assert!(
         text.contains("\nanonymous\n") && text.contains(".odt\""),
         "{text}"
@@ -436,15 +448,15 @@ fn a_recording_ends_with_its_time_or_with_the_mount_and_can_hide_names() {
     assert!(said.code == 1 || said.stdout.contains("events"), "{said}");
     let said = show(m.world(), &trace, &[]);
     assert_eq!(said.stderr, "", "ended as it should");
-    assert_eq!(events(&said.good(), &["write"]).len(), 1);
+    assert_eq!(events(&said.expect_success(), &["write"]).len(), 1);
     m.up();
     let run = Recording::start(&m, m.world().path("third.trace"), &[]);
     let end = m
         .world()
         .teal(&["lab", "record", str(m.point()), "--stop"])
-        .good();
+        .expect_success();
     assert!(end.contains("third.trace"), "{end}");
-    run.ended().0.good();
+    run.ended().0.expect_success();
     m.down();
     m.check();
 }
@@ -458,7 +470,7 @@ fn what_cannot_be_recorded_or_imported_is_refused_in_one_line() {
     let point = str(m.point()).to_owned();
     let file = m.world().path("day.trace");
     let says = |args: &[&str], words: &[&str]| {
-        let said = m.world().teal(args).refused();
+        let said = m.world().teal(args).expect_refusal();
         words
             .iter()
             .for_each(|word| assert!(said.contains(word), "{word} is not in: {said}"));

@@ -12,7 +12,7 @@ fn each_figure_is_re_enacted_by_one_command() {
         names.extend(["greenfs-3", "greenfs-5", "greenfs-jeff"]);
     }
     for name in names {
-        let said = world.teal(&["lab", "reenact", name]).good();
+        let said = world.teal(&["lab", "reenact", name]).expect_success();
         assert!(
             said.contains("paper") && said.contains("ours modelled by") || name == "greenfs-3",
             "{said}"
@@ -21,7 +21,9 @@ fn each_figure_is_re_enacted_by_one_command() {
             said.lines().any(|line| line.starts_with("  - ")),
             "a frank word: {said}"
         );
-        let json = world.teal(&["lab", "reenact", name, "--json"]).good();
+        let json = world
+            .teal(&["lab", "reenact", name, "--json"])
+            .expect_success();
         let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["name"], name);
         for row in json["rows"].as_array().unwrap() {
@@ -36,8 +38,12 @@ fn each_figure_is_re_enacted_by_one_command() {
 #[test]
 fn what_no_paper_has_is_refused_in_one_line() {
     let world = World::without_mounts();
-    let said = world.teal(&["lab", "reenact", "bluefs-77"]).refused();
+    let said = world
+        .teal(&["lab", "reenact", "bluefs-77"])
+        .expect_refusal();
     assert!(said.contains("did you mean bluefs-7?"), "{said}");
-    let said = world.teal(&["lab", "reenact", "everything"]).refused();
+    let said = world
+        .teal(&["lab", "reenact", "everything"])
+        .expect_refusal();
     assert!(said.contains("greenfs-jeff"), "{said}");
 }

@@ -26,7 +26,7 @@ fn trace(world: &World, name: &str, text: &str) -> PathBuf {
             "--out",
             str(&file),
         ])
-        .good();
+        .expect_success();
     file
 }
 
@@ -53,7 +53,7 @@ fn hour() -> String {
 fn json(world: &World, args: &[&str]) -> Value {
     let said = world
         .teal(&[&["lab", "replay"], args, &["--json"]].concat())
-        .good();
+        .expect_success();
     serde_json::from_str(&said).unwrap()
 }
 
@@ -146,7 +146,7 @@ fn what_was_recorded_at_a_mount_is_replayed() {
     fs::remove_file(m.path("f3")).unwrap();
     m.world()
         .teal(&["lab", "record", m.point().to_str().unwrap(), "--stop"])
-        .good();
+        .expect_success();
     assert!(record.wait().unwrap().success());
     m.down();
     let all = json(m.world(), &[str(&file), "--profiles", "laptop"]);
@@ -210,7 +210,7 @@ fn a_replay_is_told_drawn_and_explained() {
             "--plot",
             str(&picture),
         ])
-        .good();
+        .expect_success();
     for words in [
         "modelled by samsung-970-evo-plus-500gb, hitachi-travelstar-5k320, bluefs-802.11b, thinkpad-t42",
         "added delay",
@@ -245,7 +245,7 @@ fn a_replay_is_told_drawn_and_explained() {
             "--explain",
             which,
         ];
-        world.teal(&args).good()
+        world.teal(&args).expect_success()
     };
     let first = explain("1");
     assert!(
@@ -294,14 +294,14 @@ fn a_stream_with_published_totals_is_made_the_same_every_time_and_replayed() {
             "-o",
             str(&file),
         ];
-        let said = world.teal(&args).good();
+        let said = world.teal(&args).expect_success();
         assert!(said.contains(" events"), "{said}");
         file
     };
     let file = make("berlioz", "sessions", "3");
     let stat = world
         .teal(&["lab", "trace", "stat", str(&file), "--json"])
-        .good();
+        .expect_success();
     let stat: Value = serde_json::from_str(&stat).unwrap();
     let done = stat["actions"]
         .as_object()
@@ -335,7 +335,9 @@ fn a_stream_with_published_totals_is_made_the_same_every_time_and_replayed() {
         "{all}"
     );
     let says = |args: &[&str], words: &[&str]| {
-        let said = world.teal(&[&["lab", "generate"], args].concat()).refused();
+        let said = world
+            .teal(&[&["lab", "generate"], args].concat())
+            .expect_refusal();
         words
             .iter()
             .for_each(|word| assert!(said.contains(word), "{word} is not in: {said}"));
@@ -361,7 +363,9 @@ fn what_cannot_be_replayed_is_refused_in_one_line() {
     let file = trace(&world, "hour", &hour());
     let block = trace(&world, "block", "teal-trace 1 block\n1 0 0 bflush\n");
     let says = |args: &[&str], words: &[&str]| {
-        let said = world.teal(&[&["lab", "replay"], args].concat()).refused();
+        let said = world
+            .teal(&[&["lab", "replay"], args].concat())
+            .expect_refusal();
         words
             .iter()
             .for_each(|word| assert!(said.contains(word), "{word} is not in: {said}"));
@@ -500,7 +504,7 @@ fn a_trace_that_was_cut_off_is_replayed_as_far_as_it_goes_and_says_so() {
         said.stderr.contains("cut off at byte") && said.stderr.lines().count() == 1,
         "{said}"
     );
-    let all: Value = serde_json::from_str(&said.good()).unwrap();
+    let all: Value = serde_json::from_str(&said.expect_success()).unwrap();
     assert_eq!(all["trace"]["complete"], false);
     assert!(
         (1..30_000).contains(&all["trace"]["events"].as_u64().unwrap()),

@@ -15,7 +15,7 @@ mod waiting;
 mod world;
 
 pub(crate) use mounted::Mounted;
-pub(crate) use teal_testkit::{Said, program, run};
+pub(crate) use teal_testkit::{ProgramOutput, find_program, run_program};
 pub(crate) use waiting::{PATIENCE, wait_until};
 pub(crate) use world::World;
 

@@ -49,7 +49,7 @@ fn ran(world: &World, name: &str, more: &[&str]) -> Value {
     ];
     args.extend(small(name));
     args.extend(more);
-    world.teal(&args).good();
+    world.teal(&args).expect_success();
     serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap()
 }
 
@@ -224,7 +224,7 @@ fn figures_come_by_flowop_by_second_and_in_filebenchs_form() {
         "--strict-filebench",
     ];
     args.extend(small("web"));
-    let said = world.teal(&args).good();
+    let said = world.teal(&args).expect_success();
     let lines: Vec<&str> = said.lines().collect();
     let first = lines
         .iter()
@@ -289,7 +289,7 @@ fn scripts_that_are_wrong_end_with_their_line() {
                 "--dir",
                 dir.to_str().unwrap(),
             ])
-            .refused();
+            .expect_refusal();
         assert!(
             said.contains(&format!(".wml:{line}:")) || said.contains(&format!("script5:{line}:")),
             "{said}"
@@ -306,11 +306,11 @@ fn scripts_that_are_wrong_end_with_their_line() {
             "--dir",
             dir.to_str().unwrap(),
         ])
-        .refused();
+        .expect_refusal();
     assert!(said.contains("none.wml: there is no 'run'"), "{said}");
     let said = world
         .teal(&["lab", "run", "wbe", "--dir", dir.to_str().unwrap()])
-        .refused();
+        .expect_refusal();
     assert!(said.contains("did you mean web?"), "{said}");
     assert_eq!(
         std::fs::read_dir(&dir).unwrap().count(),
@@ -333,7 +333,7 @@ fn a_set_larger_than_the_disk_is_refused_before_anything_is_written() {
         "--set",
         "size=4096g",
     ];
-    let said = world.teal(&args).refused();
+    let said = world.teal(&args).expect_refusal();
     assert!(
         said.contains("nothing was written") && said.contains("--scale"),
         "{said}"
@@ -370,7 +370,7 @@ fn a_set_larger_than_the_disk_is_refused_before_anything_is_written() {
     let unbounded = "set $size=cvar(type=cvar-exponential,parameters=mean:1e300)\n";
     for drawn in [endless, unbounded] {
         for more in [&["--dry-run"][..], &[]] {
-            let said = run(&(drawn.to_owned() + &thread("")), more).refused();
+            let said = run(&(drawn.to_owned() + &thread("")), more).expect_refusal();
             assert!(
                 said.contains("script.wml:2:") && said.contains("nothing was written"),
                 "{said}"
@@ -381,7 +381,7 @@ fn a_set_larger_than_the_disk_is_refused_before_anything_is_written() {
         &("set $size=4k\n".to_owned() + &thread(",memsize=2000000g")),
         &[],
     )
-    .refused();
+    .expect_refusal();
     assert!(
         said.contains("hold 2147483648") && said.contains("thread 'tt'"),
         "{said}"
@@ -391,7 +391,7 @@ fn a_set_larger_than_the_disk_is_refused_before_anything_is_written() {
         &("set $size=4k\n".to_owned() + &thread("")),
         &["--json", kept.to_str().unwrap()],
     )
-    .refused();
+    .expect_refusal();
     assert!(said.contains("nowhere/figures.json"), "{said}");
     std::fs::write(world.path("script.wml"), b"set $aa=1\n\xff\xfe").unwrap();
     let said = world
@@ -402,7 +402,7 @@ fn a_set_larger_than_the_disk_is_refused_before_anything_is_written() {
             "--dir",
             "/",
         ])
-        .refused();
+        .expect_refusal();
     assert!(
         said.contains("script.wml:2: these bytes are no text"),
         "{said}"
@@ -426,17 +426,19 @@ fn a_dry_run_says_what_would_be_done() {
             "--scale",
             "0.02",
         ])
-        .good();
+        .expect_success();
     assert!(
         said.contains("fileset pages: 400 of 20000 files") && said.contains("100 threads for 60 s"),
         "{said}"
     );
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
-    let listed = world.teal(&["lab", "workloads"]).good();
+    let listed = world.teal(&["lab", "workloads"]).expect_success();
     assert!(
         listed.contains("web (webserver): Web server") && listed.contains("files=20000"),
         "{listed}"
     );
-    let script = world.teal(&["lab", "workloads", "varmail"]).good();
+    let script = world
+        .teal(&["lab", "workloads", "varmail"])
+        .expect_success();
     assert!(script.contains("define fileset name=mail"), "{script}");
 }

@@ -3,7 +3,7 @@
 use crate::format::anchor::{self, Anchor};
 use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
-use crate::tree::reader::Reader;
+use crate::tree::reader::CachedReader;
 use std::collections::BTreeMap;
 use teal_types::Sector;
 
@@ -13,14 +13,14 @@ pub(crate) struct Anchors(Vec<(Sector, Anchor)>);
 
 impl Anchors {
     /// Reads every slot of every place. What cannot be read, or is not whole, is left out.
-    pub(crate) fn read(reader: &Reader, sb: &Superblock, geometry: &Geometry) -> Self {
+    pub(crate) fn read(reader: &CachedReader, sb: &Superblock, geometry: &Geometry) -> Self {
         let decode = |at: Sector, bytes: &[u8]| Anchor::decode(bytes, &sb.uuid).map(|a| (at, a));
         let mut found = Vec::new();
         for place in 0..sb.anchor_places {
             let slots = [0, 1].map(|slot| geometry.anchor_slot(place, slot));
-            let second = (slots[1].byte() - slots[0].byte()) as usize;
+            let second = (slots[1].byte_offset() - slots[0].byte_offset()) as usize;
             let mut both = vec![0; second + anchor::BYTES];
-            if reader.raw(slots[0], &mut both).is_ok() {
+            if reader.read_raw(slots[0], &mut both).is_ok() {
                 found.extend(decode(slots[0], &both[..anchor::BYTES]));
                 found.extend(decode(slots[1], &both[second..]));
                 continue;
@@ -29,7 +29,7 @@ impl Anchors {
                 let mut one = vec![0; anchor::BYTES];
                 found.extend(
                     reader
-                        .raw(at, &mut one)
+                        .read_raw(at, &mut one)
                         .ok()
                         .and_then(|()| decode(at, &one)),
                 );

@@ -4,7 +4,7 @@
 //! The log's `committer` lock guards it and is held across the I/O of a commit on purpose: that is
 //! what gathers fsyncs behind one barrier.
 
-use crate::commit::layout::{Chain, NoRoom};
+use crate::commit::layout::{ChainPosition, NoRoom};
 use crate::commit::witness::OverwriteWitness;
 use crate::error::StoreError;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    chain: Chain,
+    chain: ChainPosition,
     /// Whether this opening has written its epoch record.
     epoch_written: bool,
     /// The last checkpoint sealed.
@@ -63,7 +63,12 @@ impl From<StoreError> for SealError {
 impl Committer {
     /// Goes on behind a checkpoint; `slots` has the slot of each anchor place that was written
     /// last, `is_marked` whether the last record names a machine that has the store open.
-    pub(crate) fn new(chain: Chain, checkpoint: u64, slots: Vec<u64>, is_marked: bool) -> Self {
+    pub(crate) fn new(
+        chain: ChainPosition,
+        checkpoint: u64,
+        slots: Vec<u64>,
+        is_marked: bool,
+    ) -> Self {
         Self {
             chain,
             epoch_written: false,
@@ -80,7 +85,7 @@ impl Committer {
 
     /// Begins the log of a store that is being made: its first record needs no fresh epoch before
     /// it.
-    pub(crate) fn of_new_store(chain: Chain, places: u32) -> Self {
+    pub(crate) fn of_new_store(chain: ChainPosition, places: u32) -> Self {
         Self {
             epoch_written: true,
             ..Self::new(chain, 0, vec![1; places as usize], false)
@@ -88,17 +93,17 @@ impl Committer {
     }
 
     /// Takes over what opening has found behind the checkpoint.
-    pub(crate) fn opened(&mut self, log_bytes: u64, witness: Option<OverwriteWitness>) {
+    pub(crate) fn resume_from(&mut self, log_bytes: u64, witness: Option<OverwriteWitness>) {
         self.log_bytes = log_bytes;
         self.witness = witness;
     }
 
-    pub(crate) fn chain(&self) -> Chain {
+    pub(crate) fn chain(&self) -> ChainPosition {
         self.chain
     }
 
     /// Takes over where the chain stands after a batch was written.
-    pub(crate) fn set_chain(&mut self, chain: Chain) {
+    pub(crate) fn set_chain(&mut self, chain: ChainPosition) {
         assert!(chain.seq > self.chain.seq, "each batch has a record");
         self.chain = chain;
     }
@@ -170,7 +175,7 @@ impl Committer {
     }
 
     /// Notes that a checkpoint is durable and an anchor leads to it.
-    pub(crate) fn checkpointed(&mut self) {
+    pub(crate) fn note_checkpoint(&mut self) {
         self.log_bytes = 0;
         self.since = None;
     }
@@ -181,7 +186,7 @@ impl Committer {
     }
 
     /// Returns the time of the first commit after the last checkpoint.
-    pub(crate) fn since(&self) -> Option<Duration> {
+    pub(crate) fn first_commit_time(&self) -> Option<Duration> {
         self.since
     }
 

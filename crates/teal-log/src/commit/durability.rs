@@ -62,11 +62,11 @@ impl Durability {
     /// Ends all changes after a failure.
     pub(crate) fn poison(&self, why: &StoreError) {
         log::error!("the store stops taking changes: {why}");
-        self.end();
+        self.end_changes();
     }
 
     /// Ends all changes: the store is closed, or has failed.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_changes(&self) {
         self.is_poisoned.store(true, Ordering::Release);
     }
 
@@ -82,7 +82,7 @@ impl Durability {
     ///
     /// # Errors
     /// [`StoreError::ReadOnly`] or [`StoreError::Poisoned`].
-    pub(crate) fn writable(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
         if self.is_read_only {
             Err(StoreError::ReadOnly)
         } else if self.is_poisoned() {

@@ -8,15 +8,15 @@
 //!    while the usage table was folded.
 
 use crate::commit::committer::SealError;
-use crate::commit::layout::{Layout, NoRoom};
+use crate::commit::layout::{BatchLayout, NoRoom};
 use crate::commit::log::CommitLog;
 use crate::error::StoreError;
-use crate::format::delta::{Delta, KEPT, Roots};
+use crate::format::delta::{CheckpointRoots, Delta, KEPT};
 use crate::format::page::PagePtr;
 use crate::format::usage::{self, SegmentUse};
-use crate::object::directory::Dir;
-use crate::object::extents::Extents;
-use crate::object::state::{Blocks, Content, ObjectRef};
+use crate::object::directory::DirectoryContent;
+use crate::object::extents::FileExtents;
+use crate::object::state::{BlockContent, ObjectContent, ObjectRef};
 use crate::tree::{PageMeta, Tree};
 use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
@@ -33,17 +33,20 @@ impl CommitLog {
         drop(imap);
         self.objects.reader.shared.absorb(&self.objects.reader)?;
         let mut usage = self.usage.lock();
-        let changed = self.objects.segments.lock().changed().clone();
+        let changed = self.objects.segments.lock().changed_segments().clone();
         for segment in changed {
             usage.warm(&self.objects.reader, u64::from(segment), u64::from(segment))?;
         }
         Ok(())
     }
 
-    fn fold_tree(layout: &mut Layout<'_>, tree: &mut Tree) -> Result<Option<PagePtr>, SealError> {
+    fn fold_tree(
+        layout: &mut BatchLayout<'_>,
+        tree: &mut Tree,
+    ) -> Result<Option<PagePtr>, SealError> {
         let mut full = false;
         let root = tree.fold(&mut |meta: PageMeta, bytes| {
-            layout.page(meta, &bytes).unwrap_or_else(|NoRoom| {
+            layout.add_page(meta, &bytes).unwrap_or_else(|NoRoom| {
                 full = true;
                 PagePtr::seal(Sector::new(0), &bytes)
             })
@@ -51,7 +54,7 @@ impl CommitLog {
         for ptr in tree.take_freed() {
             layout
                 .segments
-                .add_dead(ptr.addr().byte(), ptr.sectors() * SECTOR);
+                .add_dead(ptr.addr().byte_offset(), ptr.sectors() * SECTOR);
         }
         if full {
             Err(SealError::NoRoom)
@@ -62,7 +65,11 @@ impl CommitLog {
 
     /// Brings every changed page and every unfolded object into the batch, and the roots at its
     /// end.
-    pub(crate) fn fold(&self, layout: &mut Layout<'_>, checkpoint: u64) -> Result<(), SealError> {
+    pub(crate) fn fold(
+        &self,
+        layout: &mut BatchLayout<'_>,
+        checkpoint: u64,
+    ) -> Result<(), SealError> {
         let mut unfolded: Vec<ObjectRef> = self.objects.unfolded.take();
         unfolded.sort_unstable_by_key(|o| o.no);
         for object in &unfolded {
@@ -70,12 +77,12 @@ impl CommitLog {
             let state = &mut *guard;
             let pages = state.mem_pages();
             match &mut state.content {
-                Content::Blocks(Blocks {
-                    extents: Extents::Tree(tree),
+                ObjectContent::Blocks(BlockContent {
+                    extents: FileExtents::Tree(tree),
                     ..
                 })
-                | Content::Dir(Dir {
-                    entries: crate::object::directory::Entries::Tree(tree),
+                | ObjectContent::Dir(DirectoryContent {
+                    entries: crate::object::directory::DirectoryEntries::Tree(tree),
                     ..
                 }) => {
                     Self::fold_tree(layout, tree)?;
@@ -83,16 +90,16 @@ impl CommitLog {
                 _ => {}
             }
             self.objects.ledger.pages_changed(pages, 0);
-            layout.inode(object, state.core.lsn, &state.whole())?;
+            layout.add_inode(object, state.core.lsn, &state.encode_whole())?;
             state.unfolded = false;
         }
         // Inode records find their homes when their record closes; the map needs the homes.
-        layout.close(0)?;
+        layout.close_record(0)?;
         let homes = std::mem::take(&mut layout.homes);
         self.install_homes(layout.segments, homes);
         let mut imap = self.objects.inode_map.write();
         imap.absorb(&self.objects.reader)?;
-        let freed: Vec<_> = imap.freed().collect();
+        let freed: Vec<_> = imap.take_freed_pages().collect();
         self.objects.account_sealed(layout.segments, &freed);
         let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
         // Bringing an object up to date asks the map for its home under the lock of the list that
@@ -104,27 +111,27 @@ impl CommitLog {
             self.objects.reader.shared.absorb(&self.objects.reader)?;
             let mut table = self.objects.reader.shared.write();
             let root = Self::fold_tree(layout, &mut table.tree)?;
-            self.objects.reader.shared.note(&table);
+            self.objects.reader.shared.publish_totals(&table);
             root
         };
         let usage = self.fold_usage(layout)?;
-        let mut roots = Roots {
+        let mut roots = CheckpointRoots {
             checkpoint,
             next_object: self.objects.numbers.next_object(),
             next_lsn: self.objects.numbers.next_lsn(),
-            objects: self.objects.numbers.objects(),
+            objects: self.objects.numbers.object_count(),
             imap: imap_root,
             usage,
             orphans,
             shared,
             notes,
-            ..Roots::default()
+            ..CheckpointRoots::default()
         };
         self.keep_deferred(layout)?;
         // Making room may open a record in another segment, which changes that segment's item: room
         // first, then the items.
-        let size = 124 + (layout.segments.changed().len() + 8) * (4 + usage::BYTES);
-        layout.reserve(size)?;
+        let size = 124 + (layout.segments.changed_segments().len() + 8) * (4 + usage::BYTES);
+        layout.reserve_delta(size)?;
         let changed = layout.segments.take_changed();
         roots.overrides = changed
             .iter()
@@ -137,7 +144,7 @@ impl CommitLog {
             .collect();
         // The usage tree does not have them yet: they are due at the next checkpoint.
         layout.segments.put_changed(changed);
-        layout.delta(
+        layout.add_delta(
             ObjectNo::new(0),
             Lsn::ZERO,
             &Delta::Roots(Box::new(roots)),
@@ -146,7 +153,7 @@ impl CommitLog {
         Ok(())
     }
 
-    fn fold_usage(&self, layout: &mut Layout<'_>) -> Result<Option<PagePtr>, SealError> {
+    fn fold_usage(&self, layout: &mut BatchLayout<'_>) -> Result<Option<PagePtr>, SealError> {
         let mut tree = self.usage.lock();
         for segment in layout.segments.take_changed() {
             let usage = *layout
@@ -162,19 +169,19 @@ impl CommitLog {
     }
 
     /// Repeats in a checkpoint what waits still.
-    pub(crate) fn keep_deferred(&self, layout: &mut Layout<'_>) -> Result<(), NoRoom> {
+    pub(crate) fn keep_deferred(&self, layout: &mut BatchLayout<'_>) -> Result<(), NoRoom> {
         if self.objects.deferred.is_empty() {
             return Ok(());
         }
         for (no, deltas) in self.objects.deferred.lock().iter() {
             for deferred in deltas {
-                let delta = deferred.delta().unwrap_or_default();
+                let delta = deferred.delta_bytes().unwrap_or_default();
                 let kept = Delta::Kept {
                     lsn: deferred.lsn,
                     byte: deferred.byte,
                     delta,
                 };
-                layout.delta(*no, Lsn::ZERO, &kept, KEPT + delta.len())?;
+                layout.add_delta(*no, Lsn::ZERO, &kept, KEPT + delta.len())?;
             }
         }
         Ok(())

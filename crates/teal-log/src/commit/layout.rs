@@ -10,21 +10,21 @@
 use crate::format::checksum::{crc, crc_joined};
 use crate::format::delta::{self, Delta};
 use crate::format::extent::{BLOCK_SECTORS, EXTENT_BLOCKS, Extent};
-use crate::format::imap::Home;
-use crate::format::owner::Owner;
+use crate::format::imap::RecordHome;
+use crate::format::owner::StoreOwner;
 use crate::format::page::PagePtr;
-use crate::format::record::{self, HEADER, Header, Sums};
-use crate::iovec::{Bytes, Parts};
+use crate::format::record::{self, BatchSums, HEADER, RecordHeader};
+use crate::iovec::{ScatteredBytes, SharedBytes};
 use crate::object::state::{DirtyBlock, ObjectRef};
 use crate::space::segments::SegmentTable;
 use crate::tree::PageMeta;
-use crate::tree::reader::InFlight;
+use crate::tree::reader::RecordInFlight;
 use std::sync::Arc;
-use teal_types::{Lsn, ObjectNo, SECTOR, Sector, Stamp, Timestamp};
+use teal_types::{Lsn, ObjectNo, SECTOR, Sector, Timestamp, UpdateId};
 
 /// The chain a batch continues.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Chain {
+pub(crate) struct ChainPosition {
     pub(crate) uuid: [u8; 16],
     pub(crate) epoch: u64,
     /// Sequence number of the next record.
@@ -36,27 +36,27 @@ pub(crate) struct Chain {
     /// Highest sequence number known durable.
     pub(crate) watermark: u64,
     /// Those of the last batch.
-    pub(crate) sums: Sums,
+    pub(crate) sums: BatchSums,
     /// The machine that writes.
-    pub(crate) owner: Owner,
+    pub(crate) owner: StoreOwner,
 }
 
-struct Open {
+struct OpenRecord {
     start: Sector,
     /// Whether it is the first record of its segment.
     is_first: bool,
     /// Sectors this record may take.
     room: u64,
-    payload: Parts,
+    payload: ScatteredBytes,
     payload_crc: u32,
     body: Vec<u8>,
     deltas: u32,
-    inodes: Vec<(ObjectRef, usize, Home)>,
+    inodes: Vec<(ObjectRef, usize, RecordHome)>,
 }
 
-impl Open {
+impl OpenRecord {
     /// Adds whole sectors, whose checksum is known, to the payload.
-    fn push(&mut self, bytes: Bytes, sum: u32) {
+    fn push(&mut self, bytes: SharedBytes, sum: u32) {
         self.payload_crc = crc_joined(self.payload_crc, sum, bytes.len() as u64 / SECTOR);
         self.payload.push(bytes);
     }
@@ -67,36 +67,40 @@ impl Open {
 pub(crate) struct NoRoom;
 
 /// A finished batch: its records, the chain behind it, the homes of its inode records.
-pub(crate) type Laid = (Vec<InFlight>, Chain, Vec<(ObjectRef, Home)>);
+pub(crate) type LaidOutBatch = (
+    Vec<RecordInFlight>,
+    ChainPosition,
+    Vec<(ObjectRef, RecordHome)>,
+);
 
-pub(crate) struct Layout<'a> {
+pub(crate) struct BatchLayout<'a> {
     pub(crate) segments: &'a mut SegmentTable,
-    pub(crate) chain: Chain,
+    pub(crate) chain: ChainPosition,
     lsn: Lsn,
     /// Before the next operation: the age of pages.
     now: Lsn,
-    stamp: Stamp,
+    stamp: UpdateId,
     time: Timestamp,
-    open: Option<Open>,
-    done: Vec<InFlight>,
+    open: Option<OpenRecord>,
+    done: Vec<RecordInFlight>,
     /// Inode records that have found their home.
-    pub(crate) homes: Vec<(ObjectRef, Home)>,
+    pub(crate) homes: Vec<(ObjectRef, RecordHome)>,
     pub(crate) data_bytes: u64,
     pub(crate) page_bytes: u64,
     pub(crate) inode_bytes: u64,
 }
 
-impl<'a> Layout<'a> {
+impl<'a> BatchLayout<'a> {
     pub(crate) fn new(
         segments: &'a mut SegmentTable,
-        chain: Chain,
+        chain: ChainPosition,
         lsn: Lsn,
         now: Lsn,
         time: Timestamp,
     ) -> Self {
-        let stamp = Stamp {
+        let stamp = UpdateId {
             counter: lsn.get(),
-            ..Stamp::default()
+            ..UpdateId::default()
         };
         Self {
             segments,
@@ -115,7 +119,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The open record if `payload` sectors and `body` bytes still fit it, else a new one.
-    fn fit(&mut self, payload: u64, body: usize) -> Result<&mut Open, NoRoom> {
+    fn record_with_room(&mut self, payload: u64, body: usize) -> Result<&mut OpenRecord, NoRoom> {
         for _ in 0..5 {
             let fits = self.open.as_ref().is_some_and(|o| {
                 let sectors = (o.payload.len() as u64 / SECTOR)
@@ -137,22 +141,22 @@ impl<'a> Layout<'a> {
                 if self.segments.skip_run() {
                     self.drop_open();
                 } else {
-                    self.close(0)?;
+                    self.close_record(0)?;
                 }
             } else if self.open.is_some() {
-                self.close(0)?;
+                self.close_record(0)?;
             }
-            let run = self.segments.head().a;
+            let run = self.segments.log_head().a;
             if run.sectors == 0 {
                 return Err(NoRoom);
             }
             let align = self.segments.align();
-            let is_first = self.segments.enter(run.addr, self.chain.seq);
-            self.open = Some(Open {
+            let is_first = self.segments.enter_segment(run.addr, self.chain.seq);
+            self.open = Some(OpenRecord {
                 start: run.addr,
                 is_first,
                 room: u64::from(run.sectors).min(record::SECTORS_MAX) / align * align,
-                payload: Parts::default(),
+                payload: ScatteredBytes::default(),
                 payload_crc: 0,
                 body: Vec::new(),
                 deltas: 0,
@@ -178,12 +182,12 @@ impl<'a> Layout<'a> {
     }
 
     /// Makes sure that a delta of this size will go into the open record.
-    pub(crate) fn reserve(&mut self, size: usize) -> Result<(), NoRoom> {
-        self.fit(0, delta::PREFIX + size).map(|_| ())
+    pub(crate) fn reserve_delta(&mut self, size: usize) -> Result<(), NoRoom> {
+        self.record_with_room(0, delta::PREFIX + size).map(|_| ())
     }
 
     /// Adds one delta.
-    pub(crate) fn delta(
+    pub(crate) fn add_delta(
         &mut self,
         object: ObjectNo,
         lsn: Lsn,
@@ -191,7 +195,7 @@ impl<'a> Layout<'a> {
         size: usize,
     ) -> Result<(), NoRoom> {
         let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
-        let open = self.fit(0, delta::PREFIX + size)?;
+        let open = self.record_with_room(0, delta::PREFIX + size)?;
         delta.encode(object, offset, &mut open.body);
         open.deltas += 1;
         if let Delta::Head(bytes) | Delta::Attributes(bytes) = delta {
@@ -201,17 +205,17 @@ impl<'a> Layout<'a> {
     }
 
     /// Adds a whole inode record, which makes it the object's home.
-    pub(crate) fn inode(
+    pub(crate) fn add_inode(
         &mut self,
         object: &ObjectRef,
         lsn: Lsn,
         bytes: &[u8],
     ) -> Result<(), NoRoom> {
         let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
-        let open = self.fit(0, delta::PREFIX + bytes.len())?;
+        let open = self.record_with_room(0, delta::PREFIX + bytes.len())?;
         let at = Delta::Inode(bytes).encode(object.no, offset, &mut open.body);
         open.deltas += 1;
-        let home = Home {
+        let home = RecordHome {
             byte: 0,
             len: bytes.len() as u32,
             crc: crc(bytes),
@@ -224,7 +228,7 @@ impl<'a> Layout<'a> {
 
     /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install`
     /// with each extent made of them.
-    pub(crate) fn blocks(
+    pub(crate) fn add_blocks(
         &mut self,
         object: ObjectNo,
         (lsn, born): (Lsn, Lsn),
@@ -237,20 +241,20 @@ impl<'a> Layout<'a> {
         while from < blocks.len() {
             let left = (blocks.len() - from) as u64;
             let room = {
-                let open = self.fit(BLOCK_SECTORS, delta::PREFIX + 64)?;
+                let open = self.record_with_room(BLOCK_SECTORS, delta::PREFIX + 64)?;
                 open.room - 4 - open.payload.len() as u64 / SECTOR - open.body.len() as u64 / SECTOR
             };
             let count = left.min(EXTENT_BLOCKS).min((room / BLOCK_SECTORS).max(1));
             let last = count == left;
             let stored =
                 (count - 1) * BLOCK_SECTORS + if last { tail_sectors } else { BLOCK_SECTORS };
-            let open = self.fit(stored, delta::PREFIX + 28 + 4 * count as usize)?;
+            let open = self.record_with_room(stored, delta::PREFIX + 28 + 4 * count as usize)?;
             let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
             let mut crcs = Vec::with_capacity(count as usize);
             for (i, block) in blocks[from..from + count as usize].iter().enumerate() {
                 let short = last && i as u64 + 1 == count;
                 let sectors = if short { tail_sectors } else { BLOCK_SECTORS };
-                let (bytes, sum) = block.stored((sectors * SECTOR) as usize);
+                let (bytes, sum) = block.stored_bytes((sectors * SECTOR) as usize);
                 crcs.push(sum);
                 open.push(bytes, sum);
             }
@@ -270,7 +274,7 @@ impl<'a> Layout<'a> {
             .encode(object, offset, &mut open.body);
             open.deltas += 1;
             self.segments
-                .add_live(extent.addr.byte(), extent.bytes(), born);
+                .add_live(extent.addr.byte_offset(), extent.bytes(), born);
             self.data_bytes += extent.bytes();
             install(block, extent);
             from += count as usize;
@@ -280,20 +284,25 @@ impl<'a> Layout<'a> {
 
     /// Stores whole sectors that must stay together, so that a delta of `size` bytes about them
     /// fits the same record.
-    pub(crate) fn run(&mut self, bytes: &[u8], born: Lsn, size: usize) -> Result<Sector, NoRoom> {
-        let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
+    pub(crate) fn add_run(
+        &mut self,
+        bytes: &[u8],
+        born: Lsn,
+        size: usize,
+    ) -> Result<Sector, NoRoom> {
+        let open = self.record_with_room(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
         let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
         open.push(bytes.into(), crc(bytes));
         self.segments
-            .add_live(addr.byte(), bytes.len() as u64, born);
+            .add_live(addr.byte_offset(), bytes.len() as u64, born);
         self.data_bytes += bytes.len() as u64;
         Ok(addr)
     }
 
     /// Stores a page of a tree.
-    pub(crate) fn page(&mut self, meta: PageMeta, bytes: &[u8]) -> Result<PagePtr, NoRoom> {
+    pub(crate) fn add_page(&mut self, meta: PageMeta, bytes: &[u8]) -> Result<PagePtr, NoRoom> {
         let offset = 0;
-        let open = self.fit(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
+        let open = self.record_with_room(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
         let ptr = PagePtr::seal(
             open.start.plus(1 + open.payload.len() as u64 / SECTOR),
             bytes,
@@ -308,23 +317,23 @@ impl<'a> Layout<'a> {
         page.encode(meta.owner, offset, &mut open.body);
         open.deltas += 1;
         self.segments
-            .add_live(ptr.addr().byte(), ptr.sectors() * SECTOR, self.now);
+            .add_live(ptr.addr().byte_offset(), ptr.sectors() * SECTOR, self.now);
         self.page_bytes += bytes.len() as u64;
         Ok(ptr)
     }
 
     /// Closes the open record, if any, so that its inode records get their homes.
-    pub(crate) fn close(&mut self, flags: u16) -> Result<(), NoRoom> {
+    pub(crate) fn close_record(&mut self, flags: u16) -> Result<(), NoRoom> {
         let Some(open) = self.open.take() else {
             return Ok(());
         };
-        let head_before = self.segments.head();
+        let head_before = self.segments.log_head();
         assert_eq!(
             head_before.a.addr, open.start,
             "records are written at the head"
         );
         let body_len = open.body.len() as u32;
-        let mut header = Header {
+        let mut header = RecordHeader {
             flags,
             epoch: self.chain.epoch,
             seq: self.chain.seq,
@@ -341,18 +350,18 @@ impl<'a> Layout<'a> {
             body_crc: crc(&open.body),
             sums: self.chain.sums,
             owner: self.chain.owner,
-            ..Header::default()
+            ..RecordHeader::default()
         };
         let end = open.start.plus(header.sectors());
-        let head = self.segments.advance(end);
+        let head = self.segments.advance_head(end);
         (header.next_a, header.next_b) = (head.a, head.b);
         let head = header.encode(&self.chain.uuid);
         debug_assert_eq!(head.len(), HEADER, "the payload follows the header");
-        self.chain.digest = record::digest(&head, &self.chain.uuid);
+        self.chain.digest = record::header_digest(&head, &self.chain.uuid);
         self.chain.seq += 1;
-        let mut parts = Parts::from(head);
+        let mut parts = ScatteredBytes::from(head);
         parts.append(open.payload);
-        let body_at = open.start.byte() + parts.len() as u64;
+        let body_at = open.start.byte_offset() + parts.len() as u64;
         let mut body = open.body;
         let whole =
             (parts.len() + body.len()).next_multiple_of((self.segments.align() * SECTOR) as usize);
@@ -364,7 +373,7 @@ impl<'a> Layout<'a> {
                 .add_live(home.byte, u64::from(home.len), home.lsn);
             self.homes.push((object, home));
         }
-        self.done.push(InFlight {
+        self.done.push(RecordInFlight {
             start: open.start,
             parts: Arc::new(parts),
         });
@@ -373,7 +382,7 @@ impl<'a> Layout<'a> {
 
     /// Bytes the segment table will count as live when the last record is closed and the objects
     /// have their new homes.
-    fn live(&self) -> u64 {
+    fn live_after(&self) -> u64 {
         let open = self
             .open
             .iter()
@@ -388,18 +397,18 @@ impl<'a> Layout<'a> {
             .filter_map(|object| object.state.read().home)
             .map(|old| u64::from(old.len))
             .sum();
-        (self.segments.live() + comes).saturating_sub(goes)
+        (self.segments.live_bytes() + comes).saturating_sub(goes)
     }
 
     /// Closes the batch; an empty one still makes a record, and changes no sums.
     pub(crate) fn finish(
         mut self,
         flags: u16,
-        sums: Option<impl FnOnce(u64) -> Sums>,
-    ) -> Result<Laid, NoRoom> {
-        self.fit(0, 0)?;
-        self.chain.sums = sums.map_or(self.chain.sums, |sums| sums(self.live()));
-        self.close(flags | record::COMMIT)?;
+        sums: Option<impl FnOnce(u64) -> BatchSums>,
+    ) -> Result<LaidOutBatch, NoRoom> {
+        self.record_with_room(0, 0)?;
+        self.chain.sums = sums.map_or(self.chain.sums, |sums| sums(self.live_after()));
+        self.close_record(flags | record::COMMIT)?;
         self.chain.batch += 1;
         Ok((self.done, self.chain, self.homes))
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// What may be changed while a store is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct StoreSettings {
     /// A batch is committed at the latest this long after its first operation.
     pub commit_interval: Duration,
     /// A batch is written when it holds this much. It is durable with the next commit, after the
@@ -33,7 +33,7 @@ pub struct Settings {
     pub clean_below_percent: u32,
 }
 
-impl Default for Settings {
+impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             commit_interval: Duration::from_secs(5),
@@ -52,7 +52,7 @@ pub(crate) struct CommitLog {
     pub(crate) durability: Durability,
     pub(crate) usage: Mutex<Tree>,
     committer: Mutex<Committer>,
-    settings: RwLock<Settings>,
+    settings: RwLock<StoreSettings>,
 }
 
 impl CommitLog {
@@ -62,7 +62,7 @@ impl CommitLog {
         usage: Tree,
         committer: Committer,
         durability: Durability,
-        settings: Settings,
+        settings: StoreSettings,
     ) -> Self {
         Self {
             objects,
@@ -78,11 +78,11 @@ impl CommitLog {
         self.committer.lock()
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> StoreSettings {
         *self.settings.read()
     }
 
-    pub(crate) fn set_settings(&self, settings: Settings) {
+    pub(crate) fn set_settings(&self, settings: StoreSettings) {
         *self.settings.write() = settings;
     }
 

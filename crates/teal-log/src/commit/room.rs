@@ -34,7 +34,7 @@ impl CommitLog {
         // Two segments to spare would be good; without them the batch itself and its last record's
         // successor must fit.
         if ready < need {
-            let operations = self.objects.ledger.operations();
+            let operations = self.objects.ledger.operation_kinds();
             log::error!(
                 "no room for a batch of {operations:?}: {ready} bytes are ready, {need} needed"
             );

@@ -10,21 +10,21 @@
 //!    last.
 
 use crate::commit::committer::{BatchKind, SealError};
-use crate::commit::layout::{Laid, Layout};
+use crate::commit::layout::{BatchLayout, LaidOutBatch};
 use crate::commit::log::CommitLog;
-use crate::counters::add;
+use crate::counters::add_to_counter;
 use crate::format::delta::Delta;
-use crate::format::imap::Home;
+use crate::format::imap::RecordHome;
 use crate::format::inode;
-use crate::format::note_key::parts;
+use crate::format::note_key::split_key;
 use crate::format::record;
 use crate::object::accounting::count_dead;
-use crate::object::directory::Dir;
-use crate::object::extents::Extents;
+use crate::object::directory::DirectoryContent;
+use crate::object::extents::FileExtents;
 use crate::object::open_batch::BatchChanges;
-use crate::object::state::{Blocks, Content, DirtyBlock, ObjectRef, State};
+use crate::object::state::{BlockContent, DirtyBlock, ObjectContent, ObjectRef, ObjectState};
 use crate::seeded::{Bug, bug};
-use crate::tree::freed::Freed;
+use crate::tree::freed::FreedSpace;
 use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
 
@@ -34,13 +34,13 @@ use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
 const MANY: usize = 256;
 
 impl CommitLog {
-    pub(crate) fn fill(
+    pub(crate) fn fill_batch(
         &self,
-        mut layout: Layout<'_>,
+        mut layout: BatchLayout<'_>,
         mut open: BatchChanges,
         kind: BatchKind,
         checkpoint: u64,
-    ) -> Result<Laid, SealError> {
+    ) -> Result<LaidOutBatch, SealError> {
         let mut objects = std::mem::take(&mut open.objects);
         if objects.len() < MANY {
             objects.sort_unstable_by_key(|o| o.no);
@@ -58,7 +58,7 @@ impl CommitLog {
             self.seal_moved(&mut layout, object, whole)?;
         }
         for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
-            layout.delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
+            layout.add_delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
         }
         Self::seal_notes(&mut layout, &open)?;
         let is_empty = matches!(kind, BatchKind::Empty(_));
@@ -75,12 +75,15 @@ impl CommitLog {
         };
         let counters = &self.objects.reader.counters;
         let (data, pages, inodes) = (layout.data_bytes, layout.page_bytes, layout.inode_bytes);
-        add(&counters.bytes_data, data);
-        add(&counters.bytes_pages, pages);
-        add(&counters.bytes_inodes, inodes);
-        let laid = layout.finish(flags, (!is_empty).then_some(|live| self.objects.sums(live)))?;
+        add_to_counter(&counters.bytes_data, data);
+        add_to_counter(&counters.bytes_pages, pages);
+        add_to_counter(&counters.bytes_inodes, inodes);
+        let laid = layout.finish(
+            flags,
+            (!is_empty).then_some(|live| self.objects.batch_sums(live)),
+        )?;
         let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
-        add(
+        add_to_counter(
             &counters.bytes_records,
             bytes as u64 - data - pages - inodes,
         );
@@ -100,7 +103,7 @@ impl CommitLog {
     pub(crate) fn install_homes(
         &self,
         segments: &mut crate::space::segments::SegmentTable,
-        homes: Vec<(ObjectRef, Home)>,
+        homes: Vec<(ObjectRef, RecordHome)>,
     ) {
         let mut imap = self.objects.inode_map.write();
         for (object, home) in homes {
@@ -115,7 +118,7 @@ impl CommitLog {
     /// on them are left, and the answer is whether its whole record belongs into the batch.
     fn seal_object(
         &self,
-        layout: &mut Layout<'_>,
+        layout: &mut BatchLayout<'_>,
         object: &ObjectRef,
     ) -> Result<Option<bool>, SealError> {
         let mut guard = object.state.write();
@@ -125,7 +128,7 @@ impl CommitLog {
         let lsn = state.core.lsn;
         if state.gone {
             if state.logged {
-                layout.delta(object.no, lsn, &Delta::Free, 0)?;
+                layout.add_delta(object.no, lsn, &Delta::Free, 0)?;
             }
             if let Some(home) = state.home.take() {
                 layout.segments.add_dead(home.byte, u64::from(home.len));
@@ -137,19 +140,20 @@ impl CommitLog {
         }
         let whole = state.fits_whole();
         if !state.logged
-            && let Content::Blocks(blocks) = &mut state.content
+            && let ObjectContent::Blocks(blocks) = &mut state.content
         {
             // The log knows nothing of this object yet that could become a hole.
             blocks.holes.clear();
         }
         if !whole && !state.logged {
-            let head = state.head();
-            layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
+            let head = state.encode_head();
+            layout.add_delta(object.no, lsn, &Delta::Head(&head), head.len())?;
             state.head_changed = false;
         }
         state.logged = true;
         self.seal_blocks(layout, object.no, state, whole)?;
-        let moves = matches!(&state.content, Content::Blocks(blocks) if !blocks.moving.is_empty());
+        let moves =
+            matches!(&state.content, ObjectContent::Blocks(blocks) if !blocks.moving.is_empty());
         if !moves {
             self.seal_rest(layout, object, state, whole)?;
         }
@@ -160,26 +164,26 @@ impl CommitLog {
     /// Everything of an object but its blocks.
     fn seal_rest(
         &self,
-        layout: &mut Layout<'_>,
+        layout: &mut BatchLayout<'_>,
         object: &ObjectRef,
-        state: &mut State,
+        state: &mut ObjectState,
         whole: bool,
     ) -> Result<(), SealError> {
         let lsn = state.core.lsn;
         let changed = match &mut state.content {
-            Content::Dir(Dir { changed, .. }) => std::mem::take(changed),
+            ObjectContent::Dir(DirectoryContent { changed, .. }) => std::mem::take(changed),
             _ => Default::default(),
         };
         if whole {
-            layout.inode(object, lsn, &state.whole())?;
+            layout.add_inode(object, lsn, &state.encode_whole())?;
             state.unfolded = false;
             self.objects.unfolded.remove(object.no);
         } else {
             if state.head_changed {
-                let head = state.head();
-                layout.delta(object.no, lsn, &Delta::Head(&head), head.len())?;
+                let head = state.encode_head();
+                layout.add_delta(object.no, lsn, &Delta::Head(&head), head.len())?;
             } else {
-                layout.delta(
+                layout.add_delta(
                     object.no,
                     lsn,
                     &Delta::Attributes(&state.core_bytes()),
@@ -196,10 +200,10 @@ impl CommitLog {
                             kind: e.kind,
                             name: e.name,
                         };
-                        layout.delta(object.no, lsn, &set, size)?;
+                        layout.add_delta(object.no, lsn, &set, size)?;
                     }
                     None if bug(Bug::RemovalNotRecorded) => {}
-                    None => layout.delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
+                    None => layout.add_delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
                 }
             }
             state.unfolded = true;
@@ -213,13 +217,13 @@ impl CommitLog {
 
     fn seal_blocks(
         &self,
-        layout: &mut Layout<'_>,
+        layout: &mut BatchLayout<'_>,
         no: ObjectNo,
-        state: &mut State,
+        state: &mut ObjectState,
         whole: bool,
     ) -> Result<(), SealError> {
         let lsn = state.core.lsn;
-        let Content::Blocks(Blocks {
+        let ObjectContent::Blocks(BlockContent {
             extents,
             dirty,
             holes,
@@ -230,12 +234,12 @@ impl CommitLog {
             return Ok(());
         };
         for (block, count) in std::mem::take(holes) {
-            layout.delta(no, lsn, &Delta::Hole { block, count }, 16)?;
+            layout.add_delta(no, lsn, &Delta::Hole { block, count }, 16)?;
         }
         let remapped = std::mem::take(remapped);
         if !whole {
             for (block, extent) in extents.shared_in(&self.objects.reader, no, remapped.ranges)? {
-                layout.delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
+                layout.add_delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
             }
         }
         let blocks = std::mem::take(dirty)
@@ -247,14 +251,14 @@ impl CommitLog {
     /// The second half of sealing an object whose blocks the cleaner has read.
     fn seal_moved(
         &self,
-        layout: &mut Layout<'_>,
+        layout: &mut BatchLayout<'_>,
         object: &ObjectRef,
         whole: bool,
     ) -> Result<(), SealError> {
         let mut guard = object.state.write();
         let state = &mut *guard;
         let pages = state.mem_pages();
-        if let Content::Blocks(Blocks {
+        if let ObjectContent::Blocks(BlockContent {
             extents, moving, ..
         }) = &mut state.content
         {
@@ -267,7 +271,7 @@ impl CommitLog {
                 if found.is_some_and(|(start, extent)| {
                     extent
                         .slice(block - start, 1)
-                        .own()
+                        .as_own()
                         .is_some_and(|own| own.addr == it.from)
                 }) {
                     still.push((block, it.born, it.bytes));
@@ -284,14 +288,14 @@ impl CommitLog {
     /// lead to them.
     fn seal_runs(
         &self,
-        layout: &mut Layout<'_>,
+        layout: &mut BatchLayout<'_>,
         no: ObjectNo,
-        state: &mut State,
+        state: &mut ObjectState,
         whole: bool,
         blocks: impl Iterator<Item = (u64, Lsn, DirtyBlock)>,
     ) -> Result<(), SealError> {
         let (lsn, size) = (state.core.lsn, state.core.size);
-        let Content::Blocks(Blocks { extents, .. }) = &mut state.content else {
+        let ObjectContent::Blocks(BlockContent { extents, .. }) = &mut state.content else {
             return Ok(());
         };
         let mut freed = Vec::new();
@@ -309,11 +313,15 @@ impl CommitLog {
             let tail = (size.saturating_sub(last * BLOCK))
                 .clamp(1, BLOCK)
                 .div_ceil(SECTOR);
-            layout.blocks(no, (lsn, born), first, &run, tail, &mut |block, extent| {
+            layout.add_blocks(no, (lsn, born), first, &run, tail, &mut |block, extent| {
                 stored += u64::from(extent.stored);
-                if let Err(e) =
-                    extents.replace(&self.objects.reader, no, block, extent.into(), &mut freed)
-                {
+                if let Err(e) = extents.replace_range(
+                    &self.objects.reader,
+                    no,
+                    block,
+                    extent.into(),
+                    &mut freed,
+                ) {
                     failed = Some(e);
                 }
             })?;
@@ -322,12 +330,12 @@ impl CommitLog {
             return Err(e.into());
         }
         if !whole {
-            extents.outgrow(&self.objects.reader, no)?;
+            extents.move_to_tree(&self.objects.reader, no)?;
         }
         let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
         state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
-        if let Extents::Tree(tree) = extents {
-            freed.extend(tree.take_freed().into_iter().map(Freed::page));
+        if let FileExtents::Tree(tree) = extents {
+            freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
         }
         if !bug(Bug::OverwrittenCounted) {
             self.objects.account_sealed(layout.segments, &freed);
@@ -337,14 +345,14 @@ impl CommitLog {
 
     /// Writes what is moving, and logs what the open batch changed in the table. The objects have
     /// been sealed.
-    pub(crate) fn seal_shared(&self, layout: &mut Layout<'_>) -> Result<(), SealError> {
+    pub(crate) fn seal_shared(&self, layout: &mut BatchLayout<'_>) -> Result<(), SealError> {
         let (reader, object) = (&self.objects.reader, ObjectNo::new(0));
         let mut freed = Vec::new();
         for (id, mut shared, content) in reader.shared.take_moving(reader)? {
             let size = 12 + shared.encode().len();
-            shared.extent.addr = layout.run(&content, shared.extent.born, size)?;
+            shared.extent.addr = layout.add_run(&content, shared.extent.born, size)?;
             reader.shared.set_moved(reader, id, &shared, &mut freed)?;
-            layout.delta(object, Lsn::ZERO, &Delta::SharedSet { id, shared }, size)?;
+            layout.add_delta(object, Lsn::ZERO, &Delta::SharedSet { id, shared }, size)?;
         }
         count_dead(layout.segments, &freed, Some(Vec::new()));
         for (id, what) in reader.shared.take_changed(reader)? {
@@ -359,15 +367,15 @@ impl CommitLog {
                 SharedChange::Count(count) => (Delta::SharedCount { id, count }, 12),
                 SharedChange::Gone => (Delta::SharedGone { id }, 8),
             };
-            layout.delta(object, Lsn::ZERO, &delta, size)?;
+            layout.add_delta(object, Lsn::ZERO, &delta, size)?;
         }
         Ok(())
     }
 
     /// Lays the changed pieces of notes out as deltas.
-    fn seal_notes(layout: &mut Layout<'_>, open: &BatchChanges) -> Result<(), SealError> {
+    fn seal_notes(layout: &mut BatchLayout<'_>, open: &BatchChanges) -> Result<(), SealError> {
         for (key, (piece, lsn)) in open.notes.iter().filter(|_| !bug(Bug::NoteNotRecorded)) {
-            let (object, number) = parts(*key);
+            let (object, number) = split_key(*key);
             let len = piece.as_ref().map_or(0, |value| value.len());
             let delta = match piece {
                 Some(value) => Delta::Note {
@@ -376,7 +384,7 @@ impl CommitLog {
                 },
                 None => Delta::NoteGone { piece: number },
             };
-            layout.delta(object, *lsn, &delta, 2 + len)?;
+            layout.add_delta(object, *lsn, &delta, 2 + len)?;
         }
         Ok(())
     }

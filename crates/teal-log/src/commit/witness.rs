@@ -42,17 +42,17 @@ use teal_types::Sector;
 pub(crate) struct OverwriteWitness([Option<u64>; 2]);
 
 impl OverwriteWitness {
-    pub(crate) fn of(objects: &ObjectStore, head: LogHead) -> Self {
+    pub(crate) fn read_from(objects: &ObjectStore, head: LogHead) -> Self {
         let sector = |at: Sector| {
             let mut bytes = vec![0; HEADER];
-            objects.reader.raw(at, &mut bytes).ok()?;
-            Some(record::digest(&bytes, &objects.sb.uuid))
+            objects.reader.read_raw(at, &mut bytes).ok()?;
+            Some(record::header_digest(&bytes, &objects.sb.uuid))
         };
         Self([head.a, head.b].map(|run| (run.sectors > 0).then(|| sector(run.addr)).flatten()))
     }
 
     /// Returns whether something else lies there now. What could not be read tells nothing.
-    fn differs(self, now: Self) -> bool {
+    fn differs_from(self, now: Self) -> bool {
         self.0
             .into_iter()
             .zip(now.0)
@@ -69,13 +69,13 @@ impl OverwriteWitness {
         objects: &ObjectStore,
         checkpoint: u64,
     ) -> Result<(), StoreError> {
-        let head = objects.segments.lock().head();
+        let head = objects.segments.lock().log_head();
         // The anchors tell of an opening that has written so much that what it wrote first is gone.
         let anchors = Anchors::read(&objects.reader, &objects.sb, &objects.geometry);
         let is_newer = anchors
             .newest()
             .is_some_and(|anchor| anchor.checkpoint > checkpoint);
-        if is_newer || self.differs(Self::of(objects, head)) {
+        if is_newer || self.differs_from(Self::read_from(objects, head)) {
             Err(StoreError::WrittenElsewhere)
         } else {
             Ok(())

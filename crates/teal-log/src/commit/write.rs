@@ -22,15 +22,15 @@
 //!   hold older ones.
 
 use crate::commit::committer::{BatchKind, Committer, SealError};
-use crate::commit::layout::{Chain, Layout};
+use crate::commit::layout::{BatchLayout, ChainPosition};
 use crate::commit::log::CommitLog;
-use crate::counters::add;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::record;
 use crate::object::open_batch::BatchChanges;
 use crate::seeded::{Bug, bug};
-use crate::tree::reader::InFlight;
+use crate::tree::reader::RecordInFlight;
 use std::time::Duration;
 use teal_types::{SECTOR, Sector};
 
@@ -39,7 +39,7 @@ use teal_types::{SECTOR, Sector};
 const WRITE_MAX: usize = 8 << 20;
 
 /// Returns how many of these records go out in one write: those that adjoin, up to [`WRITE_MAX`].
-fn together(records: &[InFlight]) -> usize {
+fn count_adjoining(records: &[RecordInFlight]) -> usize {
     let mut bytes = records[0].parts.len();
     let adjoin = records.windows(2).take_while(|pair| {
         bytes += pair[1].parts.len();
@@ -48,9 +48,9 @@ fn together(records: &[InFlight]) -> usize {
     1 + adjoin.count()
 }
 
-struct Sealed {
-    records: Vec<InFlight>,
-    chain: Chain,
+struct SealedBatch {
+    records: Vec<RecordInFlight>,
+    chain: ChainPosition,
     checkpoint_at: Option<(Sector, u64)>,
     /// When its first operation happened.
     since: Option<Duration>,
@@ -65,9 +65,9 @@ impl CommitLog {
     /// store is opened again.
     pub(crate) fn commit(&self) -> Result<(), StoreError> {
         let mine = self.durability.open_batch();
-        add(&self.objects.reader.counters.syncs, 1);
+        add_to_counter(&self.objects.reader.counters.syncs, 1);
         let mut committer = self.committer();
-        self.durability.writable()?;
+        self.durability.check_writable()?;
         let durable = self.durability.durable_batch();
         if durable > mine {
             return Ok(());
@@ -77,8 +77,8 @@ impl CommitLog {
             self.commit_as(&mut committer, BatchKind::Batch)
         } else if durable < open && !bug(Bug::WrittenPromised) {
             // All of it is written already.
-            self.barrier(&mut committer, false)
-                .inspect_err(|e| self.failed(e))
+            self.sync_barrier(&mut committer, false)
+                .inspect_err(|e| self.poison_after(e))
         } else {
             Ok(())
         }
@@ -92,7 +92,7 @@ impl CommitLog {
     pub(crate) fn write_batch(&self) -> Result<(), StoreError> {
         let mine = self.durability.open_batch();
         let mut committer = self.committer();
-        self.durability.writable()?;
+        self.durability.check_writable()?;
         if self.durability.open_batch() > mine || !self.objects.has_changes() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl CommitLog {
     /// As [`CommitLog::commit`].
     pub(crate) fn checkpoint(&self) -> Result<(), StoreError> {
         let mut committer = self.committer();
-        self.durability.writable()?;
+        self.durability.check_writable()?;
         self.checkpoint_locked(&mut committer)
     }
 
@@ -126,7 +126,7 @@ impl CommitLog {
             return Ok(());
         }
         let mut committer = self.committer();
-        self.durability.writable()?;
+        self.durability.check_writable()?;
         if committer.is_closed() {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl CommitLog {
             self.commit_as(&mut committer, BatchKind::Empty(record::CLEAN))?;
         }
         committer.close();
-        self.durability.end();
+        self.durability.end_changes();
         Ok(())
     }
 
@@ -147,8 +147,8 @@ impl CommitLog {
     /// As [`CommitLog::commit`].
     pub(crate) fn tick(&self) -> Result<Option<Duration>, StoreError> {
         let settings = self.settings();
-        let now = self.objects.clock.monotonic();
-        let since = self.objects.open.since();
+        let now = self.objects.clock.monotonic_time();
+        let since = self.objects.open.first_change_time();
         let full = self.objects.ledger.batch_bytes() >= settings.batch_bytes;
         let mut wait = None;
         let unsynced = self.committer().unsynced_since();
@@ -164,10 +164,10 @@ impl CommitLog {
         }
         let mut committer = self.committer();
         let due = committer
-            .since()
+            .first_commit_time()
             .map(|since| since + settings.checkpoint_interval);
         if committer.log_bytes() >= settings.checkpoint_bytes || due.is_some_and(|due| now >= due) {
-            self.durability.writable()?;
+            self.durability.check_writable()?;
             self.checkpoint_locked(&mut committer)?;
         } else if let Some(due) = due {
             let checkpoint = due.saturating_sub(now);
@@ -206,13 +206,13 @@ impl CommitLog {
         }
         self.prepare_room(kind)?;
         let sealed = self
-            .seal(committer, kind)
+            .seal_batch(committer, kind)
             .inspect_err(|e| self.durability.poison(e))?;
         self.write_out(committer, sealed, kind)
-            .inspect_err(|e| self.failed(e))
+            .inspect_err(|e| self.poison_after(e))
     }
 
-    fn failed(&self, why: &StoreError) {
+    fn poison_after(&self, why: &StoreError) {
         if !bug(Bug::FailureForgotten) {
             self.durability.poison(why);
         }
@@ -221,14 +221,14 @@ impl CommitLog {
     fn write_out(
         &self,
         committer: &mut Committer,
-        sealed: Sealed,
+        sealed: SealedBatch,
         kind: BatchKind,
     ) -> Result<(), StoreError> {
-        self.objects.segments.lock().sound()?;
+        self.objects.segments.lock().check_sound()?;
         let mut bytes = 0;
         let mut records = &sealed.records[..];
         while !records.is_empty() {
-            let (now, later) = records.split_at(together(records));
+            let (now, later) = records.split_at(count_adjoining(records));
             self.objects.reader.write_adjoining(now)?;
             bytes += now.iter().map(|r| r.parts.len() as u64).sum::<u64>();
             records = later;
@@ -237,25 +237,25 @@ impl CommitLog {
         if kind == BatchKind::Written {
             committer.written_without_barrier(sealed.since);
         } else {
-            self.barrier(
+            self.sync_barrier(
                 committer,
                 bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some(),
             )?;
         }
         self.objects.reader.set_in_flight(Vec::new());
-        add(&self.objects.reader.counters.batches, 1);
+        add_to_counter(&self.objects.reader.counters.batches, 1);
         if let Some((addr, seq)) = sealed.checkpoint_at {
             self.write_anchor(committer, addr, seq)?;
-            committer.checkpointed();
+            committer.note_checkpoint();
         } else if matches!(kind, BatchKind::Batch | BatchKind::Written) {
-            committer.log_grew(bytes, self.objects.clock.monotonic());
+            committer.log_grew(bytes, self.objects.clock.monotonic_time());
         }
         self.objects.refresh_budget();
         Ok(())
     }
 
     /// Makes all that is written durable.
-    fn barrier(&self, committer: &mut Committer, too_late: bool) -> Result<(), StoreError> {
+    fn sync_barrier(&self, committer: &mut Committer, too_late: bool) -> Result<(), StoreError> {
         if !too_late {
             self.objects.reader.sync()?;
         }
@@ -276,10 +276,13 @@ impl CommitLog {
             addr,
             seq,
             watermark: committer.chain().watermark,
-            secs: self.objects.clock.civil().secs.max(0) as u64,
+            secs: self.objects.clock.civil_time().secs.max(0) as u64,
         };
         let mut bytes = anchor.encode(&self.objects.sb.uuid);
-        crate::format::codec::pad(&mut bytes, (self.objects.geometry.align * SECTOR) as usize);
+        crate::format::codec::pad_to_multiple(
+            &mut bytes,
+            (self.objects.geometry.align * SECTOR) as usize,
+        );
         // The second one tells of the checkpoint where the first one and the log's end are lost
         // together.
         let places = [Some(near), self.objects.geometry.place_opposite(near)]
@@ -291,7 +294,7 @@ impl CommitLog {
                 self.objects.geometry.anchor_slot(place, slot),
                 bytes.clone().into(),
             )?;
-            add(
+            add_to_counter(
                 &self.objects.reader.counters.bytes_anchors,
                 bytes.len() as u64,
             );
@@ -299,19 +302,26 @@ impl CommitLog {
             committer.slot_written(place, slot);
         }
         self.objects.reader.sync()?;
-        add(&self.objects.reader.counters.checkpoints, 1);
-        self.objects.segments.lock().ripen(committer.checkpoint());
+        add_to_counter(&self.objects.reader.counters.checkpoints, 1);
+        self.objects
+            .segments
+            .lock()
+            .free_ripe(committer.checkpoint());
         Ok(())
     }
 
-    fn seal(&self, committer: &mut Committer, kind: BatchKind) -> Result<Sealed, StoreError> {
+    fn seal_batch(
+        &self,
+        committer: &mut Committer,
+        kind: BatchKind,
+    ) -> Result<SealedBatch, StoreError> {
         // Exclusive: no operation is in progress, so the batch is a set of whole operations.
         let _gate = self.objects.open.exclude_operations();
         let empty = matches!(kind, BatchKind::Empty(_));
         let open = if empty {
             BatchChanges::default()
         } else {
-            self.objects.open.take()
+            self.objects.open.take_changes()
         };
         let since = open.since;
         let bound = self.objects.batch_takes();
@@ -322,15 +332,15 @@ impl CommitLog {
         }
         let first = open.first_lsn();
         let now = self.objects.numbers.next_lsn();
-        let layout = Layout::new(
+        let layout = BatchLayout::new(
             &mut segments,
             committer.chain(),
             first.unwrap_or(now),
             now,
-            self.objects.clock.civil(),
+            self.objects.clock.civil_time(),
         );
         let filled = self
-            .fill(layout, open, kind, committer.checkpoint())
+            .fill_batch(layout, open, kind, committer.checkpoint())
             .map_err(|e| match e {
                 SealError::Store(e) => e,
                 SealError::NoRoom => StoreError::NoSpace,
@@ -340,7 +350,7 @@ impl CommitLog {
         self.compare_with_bound(kind, taken, bound);
         let start = records.first().map(|r| (r.start, committer.chain().seq));
         let checkpoint_at = start.filter(|_| kind == BatchKind::Checkpoint);
-        let sealed = Sealed {
+        let sealed = SealedBatch {
             records,
             chain,
             checkpoint_at,
@@ -354,8 +364,8 @@ impl CommitLog {
             self.objects.ledger.batch_sealed();
         }
         if cfg!(debug_assertions) {
-            segments.check(self.objects.deferred.surplus());
-            self.objects.ledger.check();
+            segments.check_invariants(self.objects.deferred.surplus());
+            self.objects.ledger.check_invariants();
         }
         Ok(sealed)
     }
@@ -369,7 +379,7 @@ impl CommitLog {
         if taken <= bound {
             return;
         }
-        let operations = self.objects.ledger.operations();
+        let operations = self.objects.ledger.operation_kinds();
         let what = format!("{kind:?} of {operations:?} took {taken} bytes and not {bound} at most");
         log::error!("{what}");
         // A fuzzed image may count what it likes.

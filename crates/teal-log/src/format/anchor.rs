@@ -18,7 +18,7 @@
 //! | 508 | 4 | CRC32C of the bytes before |
 
 use super::checksum::{crc, is_sealed};
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::Sector;
 
 pub(crate) const MAGIC: [u8; 4] = *b"TANC";
@@ -37,10 +37,10 @@ pub(crate) struct Anchor {
 impl Anchor {
     pub(crate) fn encode(&self, uuid: &[u8; 16]) -> Vec<u8> {
         let mut out = Vec::with_capacity(BYTES);
-        out.put(&MAGIC);
+        out.put_bytes(&MAGIC);
         out.put_u16(VERSION);
         out.put_u16(0);
-        out.put(uuid);
+        out.put_bytes(uuid);
         out.put_u64(self.checkpoint);
         out.put_u64(self.addr.get());
         out.put_u64(self.seq);
@@ -58,7 +58,7 @@ impl Anchor {
         if bytes[..4] != MAGIC || !is_sealed(bytes) {
             return None;
         }
-        let mut t = Take(&bytes[4..]);
+        let mut t = FieldReader(&bytes[4..]);
         if t.u16()? != VERSION || t.u16()? != 0 || t.array::<16>()? != *uuid {
             return None;
         }

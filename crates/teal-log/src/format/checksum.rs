@@ -11,10 +11,10 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
 
 /// What a CRC32C becomes when so many bytes follow that alone have the CRC32C of zero: a linear
 /// map, by the bytes of the sum.
-struct Shift([[u32; 256]; 4]);
+struct CrcShift([[u32; 256]; 4]);
 
-impl Shift {
-    fn over(bytes: usize) -> Self {
+impl CrcShift {
+    fn over_zeros(bytes: usize) -> Self {
         let mut table = [[0; 256]; 4];
         for (place, row) in table.iter_mut().enumerate() {
             let bits: [u32; 8] =
@@ -28,7 +28,7 @@ impl Shift {
         Self(table)
     }
 
-    fn apply(&self, sum: u32) -> u32 {
+    fn apply_to(&self, sum: u32) -> u32 {
         sum.to_le_bytes()
             .iter()
             .zip(&self.0)
@@ -36,14 +36,14 @@ impl Shift {
     }
 }
 
-static BLOCK_SHIFT: LazyLock<Shift> = LazyLock::new(|| Shift::over(BLOCK as usize));
-static SECTOR_SHIFT: LazyLock<Shift> = LazyLock::new(|| Shift::over(SECTOR as usize));
+static BLOCK_SHIFT: LazyLock<CrcShift> = LazyLock::new(|| CrcShift::over_zeros(BLOCK as usize));
+static SECTOR_SHIFT: LazyLock<CrcShift> = LazyLock::new(|| CrcShift::over_zeros(SECTOR as usize));
 
 /// The CRC32C of two pieces, one behind the other, of which the second has so many sectors.
 pub(crate) fn crc_joined(first: u32, second: u32, sectors: u64) -> u32 {
     let (blocks, rest) = (sectors / (BLOCK / SECTOR), sectors % (BLOCK / SECTOR));
-    let first = (0..blocks).fold(first, |sum, _| BLOCK_SHIFT.apply(sum));
-    (0..rest).fold(first, |sum, _| SECTOR_SHIFT.apply(sum)) ^ second
+    let first = (0..blocks).fold(first, |sum, _| BLOCK_SHIFT.apply_to(sum));
+    (0..rest).fold(first, |sum, _| SECTOR_SHIFT.apply_to(sum)) ^ second
 }
 
 /// Returns whether `sum` is the CRC32C of `bytes`. The fuzzer alone may ask for leniency, so that
@@ -76,13 +76,13 @@ pub(crate) fn is_lenient() -> bool {
 
 /// Runs `f` with checksums that are all taken to match.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn lenient<T>(f: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
+pub(crate) fn with_lenient_checksums<T>(f: impl FnOnce() -> T) -> T {
+    struct RestoreLenient(bool);
+    impl Drop for RestoreLenient {
         fn drop(&mut self) {
             LENIENT.set(self.0);
         }
     }
-    let _restore = Restore(LENIENT.replace(true));
+    let _restore = RestoreLenient(LENIENT.replace(true));
     f()
 }

@@ -4,7 +4,7 @@
 //! 1. Reading never panics and never allocates more than the input holds: what is missing is
 //!    `None`.
 
-use teal_types::{Incarnation, ReplicaNo, Sector, Stamp, Timestamp};
+use teal_types::{Incarnation, ReplicaNo, Sector, Timestamp, UpdateId};
 
 /// Exclusive upper bound of sequence numbers, `Lsn`s, checkpoint, batch, epoch and object numbers
 /// on the disk: no store ever gets there, and adding to one never overflows.
@@ -12,9 +12,9 @@ pub(crate) const COUNTER_LIMIT: u64 = 1 << 62;
 
 /// Reads fields from the front of a slice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Take<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> FieldReader<'a> {
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(len)?;
         self.0 = tail;
@@ -54,8 +54,8 @@ impl<'a> Take<'a> {
         let nanos = self.u32()?;
         (nanos < 1_000_000_000).then_some(Timestamp { secs, nanos })
     }
-    pub(crate) fn stamp(&mut self) -> Option<Stamp> {
-        Some(Stamp {
+    pub(crate) fn stamp(&mut self) -> Option<UpdateId> {
+        Some(UpdateId {
             replica: ReplicaNo::new(self.u32()?),
             incarnation: Incarnation::new(self.u32()?),
             counter: self.u64()?,
@@ -67,42 +67,42 @@ impl<'a> Take<'a> {
 }
 
 /// Appends fields to a buffer.
-pub(crate) trait Put {
-    fn put(&mut self, bytes: &[u8]);
+pub(crate) trait FieldWriter {
+    fn put_bytes(&mut self, bytes: &[u8]);
     fn put_u8(&mut self, v: u8) {
-        self.put(&[v]);
+        self.put_bytes(&[v]);
     }
     fn put_u16(&mut self, v: u16) {
-        self.put(&v.to_le_bytes());
+        self.put_bytes(&v.to_le_bytes());
     }
     fn put_u32(&mut self, v: u32) {
-        self.put(&v.to_le_bytes());
+        self.put_bytes(&v.to_le_bytes());
     }
     fn put_u64(&mut self, v: u64) {
-        self.put(&v.to_le_bytes());
+        self.put_bytes(&v.to_le_bytes());
     }
     fn put_sector48(&mut self, v: Sector) {
         assert!(v < Sector::LIMIT, "a log address has 48 bits");
-        self.put(&v.get().to_le_bytes()[..6]);
+        self.put_bytes(&v.get().to_le_bytes()[..6]);
     }
     fn put_time(&mut self, t: Timestamp) {
-        self.put(&t.secs.to_le_bytes());
+        self.put_bytes(&t.secs.to_le_bytes());
         self.put_u32(t.nanos);
     }
-    fn put_stamp(&mut self, s: Stamp) {
+    fn put_stamp(&mut self, s: UpdateId) {
         self.put_u32(s.replica.get());
         self.put_u32(s.incarnation.get());
         self.put_u64(s.counter);
     }
 }
 
-impl Put for Vec<u8> {
-    fn put(&mut self, bytes: &[u8]) {
+impl FieldWriter for Vec<u8> {
+    fn put_bytes(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
 }
 
 /// Pads `out` with zeros to a multiple of `unit` bytes.
-pub(crate) fn pad(out: &mut Vec<u8>, unit: usize) {
+pub(crate) fn pad_to_multiple(out: &mut Vec<u8>, unit: usize) {
     out.resize(out.len().next_multiple_of(unit), 0);
 }

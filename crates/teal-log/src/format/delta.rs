@@ -31,14 +31,14 @@
 //! | 21 | shared count | id u64, count u32: how many extents refer to it |
 //! | 22 | kept | `Lsn` u64, byte address of its value u64, then a delta of an earlier record, whole: it waits still |
 
-use super::extent::{Mapped, SHARED_IDS};
+use super::extent::{MappedExtent, SHARED_IDS};
 use super::inode::COOKIES;
 use super::shared::SharedExtent;
 use super::usage::{self, SegmentUse};
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use crate::format::note_key::is_key;
 use crate::format::page::{PagePtr, TreeKind};
-use teal_types::{FileType, Lsn, Name, ObjectNo, Stamp};
+use teal_types::{FileType, Lsn, Name, ObjectNo, UpdateId};
 
 pub(crate) const PREFIX: usize = 20;
 /// Bytes of a [`Delta::Kept`] before the delta it repeats.
@@ -52,7 +52,7 @@ pub(crate) enum Delta<'a> {
     Head(&'a [u8]),
     Extent {
         block: u64,
-        extent: Mapped,
+        extent: MappedExtent,
     },
     Hole {
         block: u64,
@@ -75,7 +75,7 @@ pub(crate) enum Delta<'a> {
         first_key: u64,
         ptr: PagePtr,
     },
-    Roots(Box<Roots>),
+    Roots(Box<CheckpointRoots>),
     SharedSet {
         id: u64,
         shared: SharedExtent,
@@ -118,11 +118,11 @@ pub(crate) enum Delta<'a> {
 /// | 120 | 4 | number of usage overrides |
 /// | 124 | 44 each | segment u32, usage item: what the usage tree could not know of its own pages |
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Roots {
+pub(crate) struct CheckpointRoots {
     pub(crate) checkpoint: u64,
     pub(crate) next_object: u64,
     pub(crate) next_lsn: Lsn,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: UpdateId,
     pub(crate) objects: u64,
     pub(crate) imap: Option<PagePtr>,
     pub(crate) usage: Option<PagePtr>,
@@ -133,7 +133,7 @@ pub(crate) struct Roots {
     pub(crate) overrides: Vec<(u32, SegmentUse)>,
 }
 
-impl Roots {
+impl CheckpointRoots {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.checkpoint);
         out.put_u64(self.next_object);
@@ -148,17 +148,17 @@ impl Roots {
             self.history,
             self.notes,
         ] {
-            out.put(&PagePtr::encode_optional(root));
+            out.put_bytes(&PagePtr::encode_optional(root));
         }
         out.put_u32(u32::try_from(self.overrides.len()).expect("one for each segment at most"));
         for (segment, usage) in &self.overrides {
             out.put_u32(*segment);
-            out.put(&usage.encode());
+            out.put_bytes(&usage.encode());
         }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         let mut roots = Self {
             checkpoint: t.counter()?,
             next_object: t.counter()?,
@@ -211,13 +211,15 @@ impl Delta<'_> {
     pub(crate) fn encode(&self, object: ObjectNo, lsn_offset: u32, out: &mut Vec<u8>) -> usize {
         let at = out.len();
         out.put_u8(self.code());
-        out.put(&[0; 3]);
+        out.put_bytes(&[0; 3]);
         out.put_u32(0);
         out.put_u32(lsn_offset);
         out.put_u64(object.get());
         let value = out.len();
         match self {
-            Self::Inode(bytes) | Self::Attributes(bytes) | Self::Head(bytes) => out.put(bytes),
+            Self::Inode(bytes) | Self::Attributes(bytes) | Self::Head(bytes) => {
+                out.put_bytes(bytes)
+            }
             Self::Extent { block, extent } => {
                 out.put_u64(*block);
                 extent.encode(out);
@@ -235,7 +237,7 @@ impl Delta<'_> {
                 out.put_u64(*cookie);
                 out.put_u64(child.get());
                 out.put_u8(kind.code());
-                out.put(name.as_bytes());
+                out.put_bytes(name.as_bytes());
             }
             Self::EntryGone { cookie } => out.put_u64(*cookie),
             Self::Free | Self::Ignored => {}
@@ -249,17 +251,17 @@ impl Delta<'_> {
                 out.put_u8(kind.code());
                 out.put_u8(*level);
                 out.put_u64(*first_key);
-                out.put(&ptr.encode());
+                out.put_bytes(&ptr.encode());
             }
             Self::Roots(roots) => roots.encode(out),
             Self::SharedSet { id, shared } => {
                 out.put_u64(*id);
-                out.put(&shared.encode());
+                out.put_bytes(&shared.encode());
             }
             Self::SharedGone { id } => out.put_u64(*id),
             Self::Note { piece, value } => {
                 out.put_u16(*piece);
-                out.put(value);
+                out.put_bytes(value);
             }
             Self::NoteGone { piece } => out.put_u16(*piece),
             Self::SharedCount { id, count } => {
@@ -269,7 +271,7 @@ impl Delta<'_> {
             Self::Kept { lsn, byte, delta } => {
                 out.put_u64(lsn.get());
                 out.put_u64(*byte);
-                out.put(delta);
+                out.put_bytes(delta);
             }
         }
         let len = u32::try_from(out.len() - value).expect("values are far below 4 GiB");
@@ -280,7 +282,7 @@ impl Delta<'_> {
 
 /// A decoded delta with its place.
 #[derive(Debug)]
-pub(crate) struct Placed<'a> {
+pub(crate) struct PlacedDelta<'a> {
     pub(crate) object: ObjectNo,
     pub(crate) lsn_offset: u32,
     /// Offset of the value in the body.
@@ -292,8 +294,8 @@ pub(crate) struct Placed<'a> {
 pub(crate) fn decode_body(
     body: &[u8],
     count: u32,
-) -> impl Iterator<Item = Result<Placed<'_>, &'static str>> {
-    let mut t = Take(body);
+) -> impl Iterator<Item = Result<PlacedDelta<'_>, &'static str>> {
+    let mut t = FieldReader(body);
     let mut left = count;
     std::iter::from_fn(move || {
         if left == 0 {
@@ -308,11 +310,11 @@ pub(crate) fn decode_body(
     })
 }
 
-fn shared_id(v: &mut Take<'_>) -> Option<u64> {
+fn shared_id(v: &mut FieldReader<'_>) -> Option<u64> {
     v.u64().filter(|id| *id < SHARED_IDS)
 }
 
-fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
+fn decode_one<'a>(t: &mut FieldReader<'a>, total: usize) -> Option<PlacedDelta<'a>> {
     let (code, flags, zero) = (t.u8()?, t.u8()?, t.u16()?);
     let (len, lsn_offset, object) = (t.u32()?, t.u32()?, ObjectNo::new(t.u64()?));
     let at = total - t.0.len();
@@ -320,7 +322,7 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
     if zero != 0 {
         return None;
     }
-    let mut v = Take(value);
+    let mut v = FieldReader(value);
     let delta = match code {
         1 => Delta::Inode(std::mem::take(&mut v.0)),
         2 => Delta::Attributes(std::mem::take(&mut v.0)),
@@ -328,7 +330,7 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
             let block = v.u64()?;
             Delta::Extent {
                 block,
-                extent: Mapped::decode_at(block, std::mem::take(&mut v.0))?,
+                extent: MappedExtent::decode_at(block, std::mem::take(&mut v.0))?,
             }
         }
         4 => Delta::Hole {
@@ -354,7 +356,7 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
             first_key: v.u64()?,
             ptr: PagePtr::decode(v.array()?)?,
         },
-        10 => Delta::Roots(Box::new(Roots::decode(std::mem::take(&mut v.0))?)),
+        10 => Delta::Roots(Box::new(CheckpointRoots::decode(std::mem::take(&mut v.0))?)),
         11 => Delta::Head(std::mem::take(&mut v.0)),
         16 => Delta::SharedSet {
             id: shared_id(&mut v)?,
@@ -388,7 +390,7 @@ fn decode_one<'a>(t: &mut Take<'a>, total: usize) -> Option<Placed<'a>> {
         }
         _ => return None,
     };
-    v.is_empty().then_some(Placed {
+    v.is_empty().then_some(PlacedDelta {
         object,
         lsn_offset,
         at,

@@ -11,7 +11,7 @@
 //! | 12 | 8 | born: the `Lsn` of the operation that wrote it |
 //! | 20 | 4 each | CRC32C of each block's stored sectors; with flag *shared* instead 2 bytes: the block of the shared extent it begins with |
 
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::{Lsn, SECTOR, Sector};
 
 /// Most blocks in one extent: half a MiB, so that its checksums fit a page's item.
@@ -71,16 +71,16 @@ impl Extent {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        match Mapped::decode(bytes)? {
-            Mapped::Own(extent) => Some(extent),
-            Mapped::Shared(_) => None,
+        match MappedExtent::decode(bytes)? {
+            MappedExtent::Own(extent) => Some(extent),
+            MappedExtent::Shared(_) => None,
         }
     }
 }
 
 /// A part of a shared extent, in the place of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slice {
+pub(crate) struct SharedSlice {
     /// The shared extent's id.
     pub(crate) id: u64,
     /// Its block with which this begins.
@@ -90,8 +90,8 @@ pub(crate) struct Slice {
     pub(crate) born: Lsn,
 }
 
-impl Slice {
-    fn part(self, from: u64, count: u64) -> Self {
+impl SharedSlice {
+    fn subslice(self, from: u64, count: u64) -> Self {
         let end = (from + count) * BLOCK_SECTORS;
         Self {
             first: self.first + from as u16,
@@ -104,20 +104,20 @@ impl Slice {
 
 /// What a file's map says of a run of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Mapped {
+pub(crate) enum MappedExtent {
     /// They lie here, and nothing else refers to them.
     Own(Extent),
     /// They are this part of an extent in the shared-extent table.
-    Shared(Slice),
+    Shared(SharedSlice),
 }
 
-impl From<Extent> for Mapped {
+impl From<Extent> for MappedExtent {
     fn from(extent: Extent) -> Self {
         Self::Own(extent)
     }
 }
 
-impl Mapped {
+impl MappedExtent {
     pub(crate) fn blocks(&self) -> u64 {
         match self {
             Self::Own(extent) => extent.blocks(),
@@ -125,7 +125,7 @@ impl Mapped {
         }
     }
     /// Sectors stored.
-    pub(crate) fn stored(&self) -> u64 {
+    pub(crate) fn stored_sectors(&self) -> u64 {
         u64::from(match self {
             Self::Own(extent) => extent.stored,
             Self::Shared(slice) => slice.stored,
@@ -138,7 +138,7 @@ impl Mapped {
         }
     }
     /// The extent, if it is the file's own.
-    pub(crate) fn own(&self) -> Option<&Extent> {
+    pub(crate) fn as_own(&self) -> Option<&Extent> {
         match self {
             Self::Own(extent) => Some(extent),
             Self::Shared(_) => None,
@@ -148,12 +148,12 @@ impl Mapped {
     pub(crate) fn slice(&self, from: u64, count: u64) -> Self {
         match self {
             Self::Own(extent) => Self::Own(extent.slice(from, count)),
-            Self::Shared(slice) => Self::Shared(slice.part(from, count)),
+            Self::Shared(slice) => Self::Shared(slice.subslice(from, count)),
         }
     }
     /// Bytes it takes as an item of an inode record.
     pub(crate) fn item_len(&self) -> usize {
-        36 + self.own().map_or(2, |extent| 4 * extent.crcs.len())
+        36 + self.as_own().map_or(2, |extent| 4 * extent.crcs.len())
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -176,7 +176,7 @@ impl Mapped {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         let (addr, blocks, stored) = (t.sector48()?, u64::from(t.u16()?), t.u16()?);
         let (codec, flags, born) = (t.u8()?, t.u8()?, Lsn::new(t.u64()?));
         let full = blocks * BLOCK_SECTORS;
@@ -199,7 +199,7 @@ impl Mapped {
             SHARED => {
                 let first = t.u16()?;
                 let inside = u64::from(first) + blocks <= SHARED_BLOCKS && t.is_empty();
-                let slice = Slice {
+                let slice = SharedSlice {
                     id: addr.get(),
                     first,
                     blocks: blocks as u16,

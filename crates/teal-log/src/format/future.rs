@@ -18,18 +18,18 @@
 )]
 
 use super::extent::Extent;
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::Lsn;
 
 /// A range of a file's older state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Superseded {
+pub(crate) struct HistoryItem {
     pub(crate) born: Lsn,
     pub(crate) died_secs: u64,
     pub(crate) extent: Extent,
 }
 
-impl Superseded {
+impl HistoryItem {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u64(self.born.get());
@@ -38,7 +38,7 @@ impl Superseded {
         out
     }
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         Some(Self {
             born: Lsn::new(t.u64()?),
             died_secs: t.u64()?,
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let old = Superseded {
+        let old = HistoryItem {
             born: Lsn::new(5),
             died_secs: 0x0102,
             extent: extent(),
@@ -75,6 +75,6 @@ mod tests {
             old.encode(),
             [b"\x05\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0", EXTENT].concat()
         );
-        assert_eq!(Superseded::decode(&old.encode()), Some(old));
+        assert_eq!(HistoryItem::decode(&old.encode()), Some(old));
     }
 }

@@ -8,7 +8,7 @@
 //! end              second copy of the superblock, behind the last segment
 //! ```
 
-use crate::format::record::Run;
+use crate::format::record::SectorRun;
 use crate::format::superblock::{self, Superblock};
 use teal_types::{SECTOR, Sector};
 
@@ -61,7 +61,7 @@ impl Geometry {
         } else {
             0
         };
-        self.start(segment)
+        self.first_sector(segment)
             .plus(skip + (slot & 1) * self.slot_sectors())
     }
 
@@ -84,7 +84,7 @@ impl Geometry {
         Some((place + self.places / 2) % self.places).filter(|other| *other != place)
     }
 
-    fn start(&self, segment: Segment) -> Sector {
+    fn first_sector(&self, segment: Segment) -> Sector {
         Sector::new(u64::from(segment.0) * self.segment_sectors)
     }
 
@@ -95,7 +95,7 @@ impl Geometry {
     }
 
     /// The sectors of a segment that records may use.
-    pub(crate) fn usable(&self, segment: Segment) -> Run {
+    pub(crate) fn usable_run(&self, segment: Segment) -> SectorRun {
         let mut skip = 0;
         if (0..self.places).any(|p| self.place_segment(p) == segment) {
             skip = 2 * self.slot_sectors();
@@ -103,24 +103,24 @@ impl Geometry {
         if segment.0 == 0 {
             skip += self.slot_sectors();
         }
-        Run {
-            addr: self.start(segment).plus(skip),
+        SectorRun {
+            addr: self.first_sector(segment).plus(skip),
             sectors: (self.segment_sectors - skip) as u32,
         }
     }
 
     /// The whole segment, anchors included.
-    pub(crate) fn whole(&self, segment: Segment) -> Run {
-        Run {
-            addr: self.start(segment),
+    pub(crate) fn whole_run(&self, segment: Segment) -> SectorRun {
+        SectorRun {
+            addr: self.first_sector(segment),
             sectors: self.segment_sectors as u32,
         }
     }
 
     /// Returns whether a run lies inside the usable part of one segment.
-    pub(crate) fn holds(&self, run: Run) -> bool {
+    pub(crate) fn holds_run(&self, run: SectorRun) -> bool {
         self.segment_of(run.addr).is_some_and(|segment| {
-            let usable = self.usable(segment);
+            let usable = self.usable_run(segment);
             run.addr >= usable.addr
                 && run.addr.get() + u64::from(run.sectors)
                     <= usable.addr.get() + u64::from(usable.sectors)
@@ -129,15 +129,15 @@ impl Geometry {
 
     /// Returns whether records may be written to a run: inside the usable part of one segment, and
     /// aligned.
-    pub(crate) fn takes(&self, run: Run) -> bool {
-        self.holds(run)
+    pub(crate) fn accepts_run(&self, run: SectorRun) -> bool {
+        self.holds_run(run)
             && run.addr.get().is_multiple_of(self.align)
             && u64::from(run.sectors) >= self.align
     }
 
     /// Bytes of a segment that records may use.
     pub(crate) fn usable_bytes(&self, segment: Segment) -> u64 {
-        u64::from(self.usable(segment).sectors) * SECTOR
+        u64::from(self.usable_run(segment).sectors) * SECTOR
     }
 
     /// Bytes of all usable parts.

@@ -9,11 +9,11 @@
 //! | 24 | 1 | flags: 1 tombstone (the object is gone, address and length are 0) |
 
 use super::inode::RECORD_MAX;
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::Lsn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct RecordHome {
     pub(crate) byte: u64,
     pub(crate) len: u32,
     pub(crate) crc: u32,
@@ -22,17 +22,17 @@ pub(crate) struct Home {
 
 /// What the map says of an object number it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
-    At(Home),
+pub(crate) enum InodeMapItem {
+    At(RecordHome),
     Gone(Lsn),
 }
 
-impl Known {
+impl InodeMapItem {
     pub(crate) fn encode(self) -> Vec<u8> {
         let (home, flags) = match self {
             Self::At(home) => (home, 0),
             Self::Gone(lsn) => (
-                Home {
+                RecordHome {
                     byte: 0,
                     len: 0,
                     crc: 0,
@@ -51,8 +51,8 @@ impl Known {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
-        let home = Home {
+        let mut t = FieldReader(bytes);
+        let home = RecordHome {
             byte: t.u64()?,
             len: t.u32()?,
             crc: t.u32()?,

@@ -33,11 +33,11 @@
 //! | 7 | xattr | name length u8, name, value |
 //! | 8 | succeeds | object u64, stamp: what a replacing rename replaced (reserved) |
 
-use super::extent::Mapped;
-use crate::format::codec::{Put, Take};
+use super::extent::MappedExtent;
+use crate::format::codec::{FieldReader, FieldWriter};
 use crate::format::page::PagePtr;
 use teal_types::limits::{LINKS_MAX, TARGET_MAX, XATTRS_BYTES_MAX};
-use teal_types::{FileType, Lsn, Name, ObjectNo, SECTOR, Stamp, Timestamp};
+use teal_types::{FileType, Lsn, Name, ObjectNo, SECTOR, Timestamp, UpdateId};
 
 /// Least and most useful cookies of `readdir`: entries have cookies of at least this.
 pub const FIRST_COOKIE: u64 = 128;
@@ -60,7 +60,7 @@ pub(crate) const COOKIES: std::ops::Range<u64> = FIRST_COOKIE..1 << 63;
 
 /// The fixed part of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Core {
+pub(crate) struct InodeCore {
     pub(crate) kind: FileType,
     pub(crate) perm: u16,
     pub(crate) uid: u32,
@@ -74,12 +74,12 @@ pub(crate) struct Core {
     pub(crate) ctime: Timestamp,
     pub(crate) btime: Timestamp,
     pub(crate) lsn: Lsn,
-    pub(crate) data_stamp: Stamp,
-    pub(crate) attr_stamp: Stamp,
+    pub(crate) data_stamp: UpdateId,
+    pub(crate) attr_stamp: UpdateId,
     pub(crate) sectors: u64,
 }
 
-impl Core {
+impl InodeCore {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(VERSION);
         out.put_u8(self.kind.code());
@@ -99,7 +99,7 @@ impl Core {
         out.put_u64(self.sectors);
     }
 
-    fn take(t: &mut Take<'_>) -> Option<Self> {
+    fn take(t: &mut FieldReader<'_>) -> Option<Self> {
         if t.u8()? != VERSION {
             return None;
         }
@@ -124,7 +124,7 @@ impl Core {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         let core = Self::take(&mut t)?;
         t.is_empty().then_some(core)
     }
@@ -132,31 +132,31 @@ impl Core {
 
 /// One name of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Link {
+pub(crate) struct ParentLink {
     pub(crate) parent: ObjectNo,
     pub(crate) name: Name,
 }
 
 /// A directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct DirectoryEntry {
     pub(crate) child: ObjectNo,
     pub(crate) kind: FileType,
     pub(crate) name: Name,
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// The entry without its cookie, as a directory tree's value.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(9 + self.name.as_bytes().len());
         out.put_u64(self.child.get());
         out.put_u8(self.kind.code());
-        out.put(self.name.as_bytes());
+        out.put_bytes(self.name.as_bytes());
         out
     }
     /// The entry stored under a cookie, if an entry may have that.
     pub(crate) fn decode_at(cookie: u64, bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         COOKIES.contains(&cookie).then_some(())?;
         Some(Self {
             child: ObjectNo::new(t.u64()?),
@@ -168,18 +168,18 @@ impl Entry {
 
 /// One item of an inode record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Item<'a> {
-    Link(Link),
+pub(crate) enum InodeItem<'a> {
+    Link(ParentLink),
     Data(&'a [u8]),
-    Extent { block: u64, extent: Mapped },
+    Extent { block: u64, extent: MappedExtent },
     ExtentTree(PagePtr),
-    Entry { cookie: u64, entry: Entry },
+    Entry { cookie: u64, entry: DirectoryEntry },
     DirTree(PagePtr),
     Xattr { name: &'a [u8], value: &'a [u8] },
     Ignored,
 }
 
-impl Item<'_> {
+impl InodeItem<'_> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let at = out.len();
         out.put_u8(match self {
@@ -192,27 +192,27 @@ impl Item<'_> {
             Self::Xattr { .. } => 7,
             Self::Ignored => unreachable!("never made, only read"),
         });
-        out.put(&[0; 7]);
+        out.put_bytes(&[0; 7]);
         let value = out.len();
         match self {
             Self::Link(link) => {
                 out.put_u64(link.parent.get());
-                out.put(link.name.as_bytes());
+                out.put_bytes(link.name.as_bytes());
             }
-            Self::Data(bytes) => out.put(bytes),
+            Self::Data(bytes) => out.put_bytes(bytes),
             Self::Extent { block, extent } => {
                 out.put_u64(*block);
                 extent.encode(out);
             }
-            Self::ExtentTree(ptr) | Self::DirTree(ptr) => out.put(&ptr.encode()),
+            Self::ExtentTree(ptr) | Self::DirTree(ptr) => out.put_bytes(&ptr.encode()),
             Self::Entry { cookie, entry } => {
                 out.put_u64(*cookie);
-                out.put(&entry.encode());
+                out.put_bytes(&entry.encode());
             }
             Self::Xattr { name, value } => {
                 out.put_u8(u8::try_from(name.len()).expect("xattr names have at most 255 bytes"));
-                out.put(name);
-                out.put(value);
+                out.put_bytes(name);
+                out.put_bytes(value);
             }
             Self::Ignored => {}
         }
@@ -220,54 +220,54 @@ impl Item<'_> {
         out[at + 4..at + 8].copy_from_slice(&len.to_le_bytes());
     }
 
-    fn take<'a>(t: &mut Take<'a>) -> Option<Item<'a>> {
+    fn take<'a>(t: &mut FieldReader<'a>) -> Option<InodeItem<'a>> {
         let (code, flags, zero, len) = (t.u8()?, t.u8()?, t.u16()?, t.u32()?);
-        let mut v = Take(t.bytes(len as usize)?);
+        let mut v = FieldReader(t.bytes(len as usize)?);
         if zero != 0 {
             return None;
         }
         Some(match code {
-            1 => Item::Link(Link {
+            1 => InodeItem::Link(ParentLink {
                 parent: ObjectNo::new(v.u64()?),
                 name: Name::new(v.0).ok()?,
             }),
-            2 => Item::Data(v.0),
+            2 => InodeItem::Data(v.0),
             3 => {
                 let block = v.u64()?;
-                Item::Extent {
+                InodeItem::Extent {
                     block,
-                    extent: Mapped::decode_at(block, v.0)?,
+                    extent: MappedExtent::decode_at(block, v.0)?,
                 }
             }
-            4 => Item::ExtentTree(PagePtr::decode(v.0.try_into().ok()?)?),
+            4 => InodeItem::ExtentTree(PagePtr::decode(v.0.try_into().ok()?)?),
             5 => {
                 let cookie = v.u64()?;
-                Item::Entry {
+                InodeItem::Entry {
                     cookie,
-                    entry: Entry::decode_at(cookie, v.0)?,
+                    entry: DirectoryEntry::decode_at(cookie, v.0)?,
                 }
             }
-            6 => Item::DirTree(PagePtr::decode(v.0.try_into().ok()?)?),
+            6 => InodeItem::DirTree(PagePtr::decode(v.0.try_into().ok()?)?),
             7 => {
                 let len = usize::from(v.u8()?);
-                Item::Xattr {
+                InodeItem::Xattr {
                     name: v.bytes(len)?,
                     value: v.0,
                 }
             }
-            _ if flags & 1 != 0 => Item::Ignored,
+            _ if flags & 1 != 0 => InodeItem::Ignored,
             _ => return None,
         })
     }
 }
 
 /// Splits a record into core and items; an item that makes no sense ends with `Err`.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(Core, Vec<Item<'_>>)> {
-    let mut t = Take(bytes);
-    let core = Core::take(&mut t)?;
+pub(crate) fn decode(bytes: &[u8]) -> Option<(InodeCore, Vec<InodeItem<'_>>)> {
+    let mut t = FieldReader(bytes);
+    let core = InodeCore::take(&mut t)?;
     let mut items = Vec::new();
     while !t.is_empty() {
-        items.push(Item::take(&mut t)?);
+        items.push(InodeItem::take(&mut t)?);
     }
     Some((core, items))
 }

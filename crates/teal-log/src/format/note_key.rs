@@ -5,7 +5,7 @@ use teal_types::{ObjectNo, REPLICATED_LIMIT};
 /// Bytes of a piece: an item of a page.
 pub(crate) const PIECE: usize = 1000;
 pub(crate) const PIECE_BITS: u32 = 12;
-pub(crate) fn key(no: ObjectNo, piece: u16) -> u64 {
+pub(crate) fn note_key(no: ObjectNo, piece: u16) -> u64 {
     assert!(
         no.get() < REPLICATED_LIMIT,
         "notes are for replicated volumes, whose numbers are smaller"
@@ -13,7 +13,7 @@ pub(crate) fn key(no: ObjectNo, piece: u16) -> u64 {
     no.get() << PIECE_BITS | u64::from(piece)
 }
 
-pub(crate) fn parts(key: u64) -> (ObjectNo, u16) {
+pub(crate) fn split_key(key: u64) -> (ObjectNo, u16) {
     (
         ObjectNo::new(key >> PIECE_BITS),
         (key & ((1 << PIECE_BITS) - 1)) as u16,

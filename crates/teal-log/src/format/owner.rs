@@ -5,7 +5,7 @@ pub(crate) const MACHINE_NAME_BYTES: usize = 64;
 
 /// A machine that may have a store open for writing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
+pub struct StoreOwner {
     /// Identifies the machine; zero: not known.
     pub machine: [u8; 16],
     /// Identifies the time since it was started.
@@ -14,7 +14,7 @@ pub struct Owner {
     pub(crate) name: [u8; MACHINE_NAME_BYTES],
 }
 
-impl Default for Owner {
+impl Default for StoreOwner {
     fn default() -> Self {
         Self {
             machine: [0; 16],
@@ -24,13 +24,13 @@ impl Default for Owner {
     }
 }
 
-impl std::fmt::Debug for Owner {
+impl std::fmt::Debug for StoreOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Owner").field(&self.name()).finish()
     }
 }
 
-impl Owner {
+impl StoreOwner {
     /// A machine of this name, which is cut to 64 bytes.
     pub fn new(machine: [u8; 16], boot: [u8; 16], name: &str) -> Self {
         let mut kept = [0; MACHINE_NAME_BYTES];

@@ -104,16 +104,16 @@ impl TreeKind {
 
 /// What the reader of a page knows about it beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Expect {
+pub(crate) struct ExpectedPage {
     pub(crate) kind: TreeKind,
     pub(crate) owner: ObjectNo,
     /// The level; unknown for a root.
     pub(crate) level: Option<u8>,
 }
 
-impl Expect {
+impl ExpectedPage {
     /// The error for a page at `at` that is not as expected.
-    pub(crate) fn damaged(self, at: Sector) -> StoreError {
+    pub(crate) fn damaged_at(self, at: Sector) -> StoreError {
         let object = (self.owner != STORE_WIDE).then_some(self.owner);
         StoreError::Corrupt {
             what: self.kind.page_name(),
@@ -171,7 +171,7 @@ impl PagePtr {
     }
     /// Returns how many bytes its sectors have: what to read.
     pub(crate) const fn stored_bytes(self) -> usize {
-        padded(self.bytes as usize)
+        padded_len(self.bytes as usize)
     }
     /// The stored form.
     pub(crate) fn encode(self) -> [u8; Self::BYTES] {
@@ -213,12 +213,12 @@ impl PagePtr {
 pub(crate) struct Node {
     /// 0 exactly when the items are a leaf's.
     pub(crate) level: u8,
-    pub(crate) items: Items,
+    pub(crate) items: NodeItems,
 }
 
 /// The items of a node, keys strictly ascending.
 #[derive(Debug, Clone)]
-pub(crate) enum Items {
+pub(crate) enum NodeItems {
     Leaf(Vec<(u64, Box<[u8]>)>),
     Inner(Vec<(u64, Child)>),
 }
@@ -234,8 +234,8 @@ impl Node {
     /// Returns how many items it has.
     pub(crate) fn len(&self) -> usize {
         match &self.items {
-            Items::Leaf(items) => items.len(),
-            Items::Inner(items) => items.len(),
+            NodeItems::Leaf(items) => items.len(),
+            NodeItems::Inner(items) => items.len(),
         }
     }
     /// Returns whether it has no items; such a node is about to be dropped.
@@ -245,23 +245,23 @@ impl Node {
     /// The key of the first item, not above any key of the subtree. The node must not be empty.
     pub(crate) fn first_key(&self) -> u64 {
         match &self.items {
-            Items::Leaf(items) => items[0].0,
-            Items::Inner(items) => items[0].0,
+            NodeItems::Leaf(items) => items[0].0,
+            NodeItems::Inner(items) => items[0].0,
         }
     }
     /// The key of the last item. The node must not be empty.
     pub(crate) fn last_key(&self) -> u64 {
         match &self.items {
-            Items::Leaf(items) => items[items.len() - 1].0,
-            Items::Inner(items) => items[items.len() - 1].0,
+            NodeItems::Leaf(items) => items[items.len() - 1].0,
+            NodeItems::Inner(items) => items[items.len() - 1].0,
         }
     }
     /// Bytes of the encoding, without padding.
     pub(crate) fn encoded_len(&self) -> usize {
         HEADER
             + match &self.items {
-                Items::Leaf(items) => items.iter().map(|(_, value)| leaf_item_len(value)).sum(),
-                Items::Inner(items) => items.len() * INNER_ITEM,
+                NodeItems::Leaf(items) => items.iter().map(|(_, value)| leaf_item_len(value)).sum(),
+                NodeItems::Inner(items) => items.len() * INNER_ITEM,
             }
     }
 
@@ -274,9 +274,10 @@ impl Node {
             self.len()
         );
         assert!(
-            self.level <= LEVEL_MAX && (self.level == 0) == matches!(self.items, Items::Leaf(_))
+            self.level <= LEVEL_MAX
+                && (self.level == 0) == matches!(self.items, NodeItems::Leaf(_))
         );
-        let mut out = Vec::with_capacity(padded(length));
+        let mut out = Vec::with_capacity(padded_len(length));
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         out.extend([kind.code(), self.level]);
@@ -285,14 +286,14 @@ impl Node {
         out.extend((length as u32).to_le_bytes());
         out.extend(owner.get().to_le_bytes());
         match &self.items {
-            Items::Leaf(items) => {
+            NodeItems::Leaf(items) => {
                 for (key, value) in items {
                     out.extend(key.to_le_bytes());
                     out.extend((value.len() as u16).to_le_bytes());
                     out.extend_from_slice(value);
                 }
             }
-            Items::Inner(items) => {
+            NodeItems::Inner(items) => {
                 for (key, child) in items {
                     let Child::Disk(ptr) = child else {
                         panic!("children are written before their parent")
@@ -303,7 +304,7 @@ impl Node {
             }
         }
         assert_eq!(out.len(), length, "the length was promised in the header");
-        out.resize(padded(length), 0);
+        out.resize(padded_len(length), 0);
         out
     }
 
@@ -313,31 +314,32 @@ impl Node {
     /// # Errors
     /// [`StoreError::Corrupt`] unless the bytes are exactly one well-formed page that is as
     /// expected.
-    pub(crate) fn decode(page: &[u8], at: Sector, want: Expect) -> Result<Self, StoreError> {
-        Self::parse(page, want).ok_or_else(|| want.damaged(at))
+    pub(crate) fn decode(page: &[u8], at: Sector, want: ExpectedPage) -> Result<Self, StoreError> {
+        Self::parse_page(page, want).ok_or_else(|| want.damaged_at(at))
     }
 
-    fn parse(page: &[u8], want: Expect) -> Option<Self> {
-        let mut head = Reader(page);
-        let known = head.take()? == MAGIC && u16::from_le_bytes(head.take()?) == VERSION;
-        let [kind, level] = head.take()?;
-        let count = usize::from(u16::from_le_bytes(head.take()?));
-        let [key_words, reserved] = head.take()?;
-        let length = usize::try_from(u32::from_le_bytes(head.take()?)).ok()?;
-        let owner = u64::from_le_bytes(head.take()?);
+    fn parse_page(page: &[u8], want: ExpectedPage) -> Option<Self> {
+        let mut head = PageDecoder(page);
+        let known =
+            head.take_array()? == MAGIC && u16::from_le_bytes(head.take_array()?) == VERSION;
+        let [kind, level] = head.take_array()?;
+        let count = usize::from(u16::from_le_bytes(head.take_array()?));
+        let [key_words, reserved] = head.take_array()?;
+        let length = usize::try_from(u32::from_le_bytes(head.take_array()?)).ok()?;
+        let owner = u64::from_le_bytes(head.take_array()?);
         let expected = kind == want.kind.code()
             && owner == want.owner.get()
             && want.level.is_none_or(|l| l == level);
         let shaped = key_words == KEY_WORDS && reserved == 0 && level <= LEVEL_MAX && count > 0;
-        let fits = (HEADER..=PAGE_MAX).contains(&length) && page.len() == padded(length);
+        let fits = (HEADER..=PAGE_MAX).contains(&length) && page.len() == padded_len(length);
         if !(known && expected && shaped && fits && page[length..].iter().all(|&b| b == 0)) {
             return None;
         }
-        let mut body = Reader(&page[HEADER..length]);
+        let mut body = PageDecoder(&page[HEADER..length]);
         let items = if level == 0 {
-            Items::Leaf(body.leaf(count)?)
+            NodeItems::Leaf(body.take_leaf_items(count)?)
         } else {
-            Items::Inner(body.inner(count)?)
+            NodeItems::Inner(body.take_inner_items(count)?)
         };
         body.0.is_empty().then_some(Self { level, items })
     }
@@ -348,43 +350,43 @@ pub(crate) fn leaf_item_len(value: &[u8]) -> usize {
     LEAF_ITEM + value.len()
 }
 
-const fn padded(length: usize) -> usize {
+const fn padded_len(length: usize) -> usize {
     length.next_multiple_of(SECTOR_BYTES)
 }
 
 /// Takes a byte string apart from the front; nothing is taken past its end.
-struct Reader<'a>(&'a [u8]);
+struct PageDecoder<'a>(&'a [u8]);
 
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+impl PageDecoder<'_> {
+    fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*taken)
     }
     /// The next key, which must be above those of `items`.
-    fn key<T>(&mut self, items: &[(u64, T)]) -> Option<u64> {
-        let key = u64::from_le_bytes(self.take()?);
+    fn take_key<T>(&mut self, items: &[(u64, T)]) -> Option<u64> {
+        let key = u64::from_le_bytes(self.take_array()?);
         items
             .last()
             .is_none_or(|(last, _)| *last < key)
             .then_some(key)
     }
-    fn leaf(&mut self, count: usize) -> Option<Vec<(u64, Box<[u8]>)>> {
+    fn take_leaf_items(&mut self, count: usize) -> Option<Vec<(u64, Box<[u8]>)>> {
         let mut items = Vec::with_capacity(count.min(self.0.len() / LEAF_ITEM));
         for _ in 0..count {
-            let key = self.key(&items)?;
-            let len = usize::from(u16::from_le_bytes(self.take()?));
+            let key = self.take_key(&items)?;
+            let len = usize::from(u16::from_le_bytes(self.take_array()?));
             let (value, rest) = self.0.split_at_checked(len).filter(|_| len <= VALUE_MAX)?;
             self.0 = rest;
             items.push((key, value.into()));
         }
         Some(items)
     }
-    fn inner(&mut self, count: usize) -> Option<Vec<(u64, Child)>> {
+    fn take_inner_items(&mut self, count: usize) -> Option<Vec<(u64, Child)>> {
         let mut items = Vec::with_capacity(count.min(self.0.len() / INNER_ITEM));
         for _ in 0..count {
-            let key = self.key(&items)?;
-            items.push((key, Child::Disk(PagePtr::decode(self.take()?)?)));
+            let key = self.take_key(&items)?;
+            items.push((key, Child::Disk(PagePtr::decode(self.take_array()?)?)));
         }
         Some(items)
     }

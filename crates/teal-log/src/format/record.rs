@@ -41,11 +41,11 @@
 //! | 508 | 4 | CRC32C of the bytes before |
 
 use super::checksum::{crc, is_sealed};
-use crate::format::codec::{Put, Take};
-use crate::format::owner::Owner;
+use crate::format::codec::{FieldReader, FieldWriter};
+use crate::format::owner::StoreOwner;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
-use teal_types::{Incarnation, Lsn, ReplicaNo, SECTOR, Sector, Stamp, Timestamp};
+use teal_types::{Incarnation, Lsn, ReplicaNo, SECTOR, Sector, Timestamp, UpdateId};
 
 pub(crate) const MAGIC: [u8; 4] = *b"TREC";
 pub(crate) const HEADER: usize = 512;
@@ -62,7 +62,7 @@ pub(crate) const CHECKPOINT: u16 = 8;
 
 /// A run of free sectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Run {
+pub(crate) struct SectorRun {
     pub(crate) addr: Sector,
     pub(crate) sectors: u32,
 }
@@ -70,43 +70,43 @@ pub(crate) struct Run {
 /// What only a look at every object could tell otherwise, in the last record of a batch (in others
 /// as far as it is known).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Sums {
+pub(crate) struct BatchSums {
     pub(crate) objects: u64,
     pub(crate) live: u64,
     pub(crate) unfolded: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Header {
+pub(crate) struct RecordHeader {
     pub(crate) flags: u16,
     pub(crate) epoch: u64,
     pub(crate) seq: u64,
     pub(crate) batch: u64,
     pub(crate) watermark: u64,
     pub(crate) previous: u64,
-    pub(crate) next_a: Run,
+    pub(crate) next_a: SectorRun,
     pub(crate) gap: u32,
-    pub(crate) next_b: Run,
+    pub(crate) next_b: SectorRun,
     pub(crate) payload: u32,
     pub(crate) body: u32,
     pub(crate) deltas: u32,
     pub(crate) lsn: Lsn,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: UpdateId,
     pub(crate) time: Timestamp,
     pub(crate) payload_crc: u32,
     pub(crate) body_crc: u32,
-    pub(crate) sums: Sums,
-    pub(crate) owner: Owner,
+    pub(crate) sums: BatchSums,
+    pub(crate) owner: StoreOwner,
 }
 
-impl Header {
+impl RecordHeader {
     /// Returns the machine that has the store open whose last record this is; `None` when the store
     /// was closed, or no machine is named.
-    pub(crate) fn open_owner(&self) -> Option<Owner> {
-        Some(self.owner).filter(|owner| !self.is(CLEAN) && !owner.is_unknown())
+    pub(crate) fn open_owner(&self) -> Option<StoreOwner> {
+        Some(self.owner).filter(|owner| !self.has_flag(CLEAN) && !owner.is_unknown())
     }
 
-    pub(crate) fn is(&self, flag: u16) -> bool {
+    pub(crate) fn has_flag(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
@@ -117,10 +117,10 @@ impl Header {
 
     pub(crate) fn encode(&self, uuid: &[u8; 16]) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER);
-        out.put(&MAGIC);
+        out.put_bytes(&MAGIC);
         out.put_u16(VERSION);
         out.put_u16(self.flags);
-        out.put(uuid);
+        out.put_bytes(uuid);
         out.put_u64(self.epoch);
         out.put_u64(self.seq);
         out.put_u64(self.batch);
@@ -144,9 +144,9 @@ impl Header {
         out.put_u64(self.sums.objects);
         out.put_u64(self.sums.live);
         out.put_u64(self.sums.unfolded);
-        out.put(&self.owner.machine);
-        out.put(&self.owner.boot);
-        out.put(&self.owner.name);
+        out.put_bytes(&self.owner.machine);
+        out.put_bytes(&self.owner.boot);
+        out.put_bytes(&self.owner.name);
         out.resize(HEADER - 4, 0);
         let sum = crc(&out);
         out.put_u32(sum);
@@ -159,7 +159,7 @@ impl Header {
         if bytes[..4] != MAGIC || !is_sealed(bytes) {
             return None;
         }
-        let mut t = Take(&bytes[4..]);
+        let mut t = FieldReader(&bytes[4..]);
         if t.u16()? != VERSION {
             return None;
         }
@@ -174,30 +174,30 @@ impl Header {
             t.counter()?,
             t.u64()?,
         );
-        let next_a = Run {
+        let next_a = SectorRun {
             addr: t.sector64()?,
             sectors: t.u32()?,
         };
         let gap = t.u32()?;
-        let next_b = Run {
+        let next_b = SectorRun {
             addr: t.sector64()?,
             sectors: t.u32()?,
         };
         let (payload, body, deltas) = (t.u32()?, t.u32()?, t.u32()?);
         let lsn = Lsn::new(t.counter()?);
         let counter = t.u64()?;
-        let stamp = Stamp {
+        let stamp = UpdateId {
             replica: ReplicaNo::new(t.u32()?),
             incarnation: Incarnation::new(t.u32()?),
             counter,
         };
         let (time, payload_crc, body_crc) = (t.time()?, t.u32()?, t.u32()?);
-        let sums = Sums {
+        let sums = BatchSums {
             objects: t.counter()?,
             live: t.counter()?,
             unfolded: t.counter()?,
         };
-        let owner = Owner {
+        let owner = StoreOwner {
             machine: t.array()?,
             boot: t.array()?,
             name: t.array()?,
@@ -227,7 +227,7 @@ impl Header {
 }
 
 /// Returns whether a record's predecessor has this digest.
-pub(crate) fn follows(header: &Header, digest: u64) -> bool {
+pub(crate) fn follows_digest(header: &RecordHeader, digest: u64) -> bool {
     #[cfg(any(test, feature = "fuzzing"))]
     if super::checksum::is_lenient() {
         return true;
@@ -236,7 +236,7 @@ pub(crate) fn follows(header: &Header, digest: u64) -> bool {
 }
 
 /// Returns what the next record says of the one whose first sector is `header`.
-pub(crate) fn digest(header: &[u8], uuid: &[u8; 16]) -> u64 {
+pub(crate) fn header_digest(header: &[u8], uuid: &[u8; 16]) -> u64 {
     let mut hasher = SipHasher24::new_with_key(uuid);
     hasher.write(&header[..HEADER]);
     hasher.finish()

@@ -16,7 +16,7 @@
 //! | 0 | 8 | the shared extent's id |
 
 use super::extent::{Extent, SHARED_BLOCKS, SHARED_IDS};
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::Sector;
 
 /// The first key that stands for a place.
@@ -49,7 +49,7 @@ impl SharedExtent {
         out
     }
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         let shared = Self {
             count: t.u32()?,
             extent: Extent::decode(t.0)?,
@@ -82,7 +82,7 @@ impl SharedItem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::extent::{Mapped, Slice};
+    use crate::format::extent::{MappedExtent, SharedSlice};
     use teal_types::Lsn;
 
     const EXTENT: &[u8] =
@@ -117,7 +117,7 @@ mod tests {
             Some(SharedItem::Place { addr, id: 9 })
         );
 
-        let slice = Slice {
+        let slice = SharedSlice {
             id: 0x0605_0403_0201,
             first: 5,
             blocks: 2,
@@ -125,12 +125,15 @@ mod tests {
             born: Lsn::new(7),
         };
         let mut bytes = Vec::new();
-        Mapped::Shared(slice).encode(&mut bytes);
+        MappedExtent::Shared(slice).encode(&mut bytes);
         assert_eq!(
             bytes,
             b"\x01\x02\x03\x04\x05\x06\x02\0\x0d\0\0\x01\x07\0\0\0\0\0\0\0\x05\0"
         );
-        assert_eq!(Mapped::decode(&bytes), Some(Mapped::Shared(slice)));
+        assert_eq!(
+            MappedExtent::decode(&bytes),
+            Some(MappedExtent::Shared(slice))
+        );
     }
 
     #[test]
@@ -156,16 +159,16 @@ mod tests {
             "not a place of an id"
         );
         let mut bytes = Vec::new();
-        let slice = Slice {
+        let slice = SharedSlice {
             id: 1,
             first: 63,
             blocks: 2,
             stored: 16,
             born: Lsn::new(7),
         };
-        Mapped::Shared(slice).encode(&mut bytes);
+        MappedExtent::Shared(slice).encode(&mut bytes);
         assert_eq!(
-            Mapped::decode(&bytes),
+            MappedExtent::decode(&bytes),
             None,
             "behind the end of a shared extent"
         );

@@ -26,7 +26,7 @@
 //! | 4092 | 4 | CRC32C of the bytes before |
 
 use super::checksum::{crc, is_sealed};
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::{SECTOR, Sector, Timestamp};
 
 pub(crate) const MAGIC: [u8; 8] = *b"TEALFS\0\x01";
@@ -76,7 +76,7 @@ pub struct Superblock {
 
 /// Why bytes are no superblock this program can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum SuperblockRefusal {
     NotTeal,
     Version(u16),
     Damaged,
@@ -92,10 +92,10 @@ impl Superblock {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(BYTES);
-        out.put(&MAGIC);
+        out.put_bytes(&MAGIC);
         out.put_u16(VERSION);
-        out.put(&[0; 6]);
-        out.put(&self.uuid);
+        out.put_bytes(&[0; 6]);
+        out.put_bytes(&self.uuid);
         out.put_u64(self.compatible);
         out.put_u64(self.read_only_compatible);
         out.put_u64(self.incompatible);
@@ -108,38 +108,38 @@ impl Superblock {
         out.put_u32(if self.rotational { FLAG_ROTATIONAL } else { 0 });
         out.put_time(self.created);
         out.put_u32(0);
-        out.put(&self.hash_seed);
+        out.put_bytes(&self.hash_seed);
         let mut label = self.label.clone().into_bytes();
         assert!(label.len() <= LABEL_MAX, "mkfs limits the label");
         label.resize(LABEL_MAX, 0);
-        out.put(&label);
+        out.put_bytes(&label);
         out.resize(BYTES - 4, 0);
         let sum = crc(&out);
         out.put_u32(sum);
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Refused> {
-        let mut t = Take(bytes);
-        let magic = t.array::<8>().ok_or(Refused::NotTeal)?;
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, SuperblockRefusal> {
+        let mut t = FieldReader(bytes);
+        let magic = t.array::<8>().ok_or(SuperblockRefusal::NotTeal)?;
         if magic[..6] != MAGIC[..6] {
-            return Err(Refused::NotTeal);
+            return Err(SuperblockRefusal::NotTeal);
         }
         if bytes.len() != BYTES || !is_sealed(bytes) {
-            return Err(Refused::Damaged);
+            return Err(SuperblockRefusal::Damaged);
         }
-        let version = t.u16().ok_or(Refused::Damaged)?;
+        let version = t.u16().ok_or(SuperblockRefusal::Damaged)?;
         if version != VERSION || magic != MAGIC {
-            return Err(Refused::Version(version));
+            return Err(SuperblockRefusal::Version(version));
         }
-        let sb = Self::fields(t).ok_or(Refused::Damaged)?;
+        let sb = Self::decode_fields(t).ok_or(SuperblockRefusal::Damaged)?;
         if sb.incompatible & !KNOWN != 0 {
-            return Err(Refused::Features(sb.incompatible & !KNOWN));
+            return Err(SuperblockRefusal::Features(sb.incompatible & !KNOWN));
         }
-        sb.geometry()
+        sb.check_geometry()
     }
 
-    fn fields(mut t: Take<'_>) -> Option<Self> {
+    fn decode_fields(mut t: FieldReader<'_>) -> Option<Self> {
         t.bytes(6)?;
         Some(Self {
             uuid: t.array()?,
@@ -165,12 +165,12 @@ impl Superblock {
         })
     }
 
-    fn geometry(self) -> Result<Self, Refused> {
+    fn check_geometry(self) -> Result<Self, SuperblockRefusal> {
         let bad = |ok: bool, what| {
             if ok {
                 Ok(())
             } else {
-                Err(Refused::Geometry(what))
+                Err(SuperblockRefusal::Geometry(what))
             }
         };
         bad(

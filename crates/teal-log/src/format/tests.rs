@@ -1,19 +1,21 @@
 //! Golden bytes: what version 1 writes is fixed for ever; and hostile bytes never panic.
 
 use super::anchor::Anchor;
-use super::delta::{Delta, Roots, decode_body};
+use super::delta::{CheckpointRoots, Delta, decode_body};
 use super::extent::Extent;
-use super::future::Superseded;
-use super::imap::{Home, Known};
-use super::inode::{self, Core, Entry, Item, Link};
-use super::record::{self, Header, Run, Sums};
+use super::future::HistoryItem;
+use super::imap::{InodeMapItem, RecordHome};
+use super::inode::{self, DirectoryEntry, InodeCore, InodeItem, ParentLink};
+use super::record::{self, BatchSums, RecordHeader, SectorRun};
 use super::shared::SharedExtent;
-use super::superblock::{Refused, Superblock};
+use super::superblock::{Superblock, SuperblockRefusal};
 use super::usage::SegmentUse;
-use crate::format::owner::Owner;
+use crate::format::owner::StoreOwner;
 use crate::format::page::PagePtr;
 use proptest::prelude::*;
-use teal_types::{FileType, Incarnation, Lsn, Name, ObjectNo, ReplicaNo, Sector, Stamp, Timestamp};
+use teal_types::{
+    FileType, Incarnation, Lsn, Name, ObjectNo, ReplicaNo, Sector, Timestamp, UpdateId,
+};
 
 const UUID: [u8; 16] = *b"0123456789abcdef";
 
@@ -48,20 +50,20 @@ fn superblock() -> Superblock {
     }
 }
 
-fn header() -> Header {
-    Header {
+fn header() -> RecordHeader {
+    RecordHeader {
         flags: record::COMMIT,
         epoch: 2,
         seq: 3,
         batch: 4,
         watermark: 2,
         previous: 0x0102_0304_0506_0708,
-        next_a: Run {
+        next_a: SectorRun {
             addr: Sector::new(100),
             sectors: 50,
         },
         gap: 8,
-        next_b: Run {
+        next_b: SectorRun {
             addr: Sector::new(2048),
             sectors: 1024,
         },
@@ -69,7 +71,7 @@ fn header() -> Header {
         body: 300,
         deltas: 5,
         lsn: Lsn::new(77),
-        stamp: Stamp {
+        stamp: UpdateId {
             replica: ReplicaNo::new(1),
             incarnation: Incarnation::new(2),
             counter: 77,
@@ -77,12 +79,12 @@ fn header() -> Header {
         time: Timestamp::new(-1, 999_999_999),
         payload_crc: 0xdead_beef,
         body_crc: 0xfeed_face,
-        sums: Sums {
+        sums: BatchSums {
             objects: 12,
             live: 345_678,
             unfolded: 9000,
         },
-        owner: Owner::new(*b"this very machin", *b"its present life", "workshop"),
+        owner: StoreOwner::new(*b"this very machin", *b"its present life", "workshop"),
     }
 }
 
@@ -95,8 +97,8 @@ fn extent() -> Extent {
     }
 }
 
-fn core() -> Core {
-    Core {
+fn core() -> InodeCore {
+    InodeCore {
         kind: FileType::File,
         perm: 0o4755,
         uid: 1000,
@@ -110,12 +112,12 @@ fn core() -> Core {
         ctime: Timestamp::new(5, 6),
         btime: Timestamp::new(7, 8),
         lsn: Lsn::new(9),
-        data_stamp: Stamp {
+        data_stamp: UpdateId {
             replica: ReplicaNo::new(1),
             incarnation: Incarnation::new(1),
             counter: 9,
         },
-        attr_stamp: Stamp {
+        attr_stamp: UpdateId {
             replica: ReplicaNo::new(1),
             incarnation: Incarnation::new(1),
             counter: 8,
@@ -128,14 +130,14 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a test's name")
 }
 
-fn roots() -> Roots {
+fn roots() -> CheckpointRoots {
     let page = PagePtr::decode([8, 0, 0, 0, 0, 0, 60, 0, 1, 2, 3, 4]);
     assert!(page.is_some());
-    Roots {
+    CheckpointRoots {
         checkpoint: 12,
         next_object: 34,
         next_lsn: Lsn::new(56),
-        stamp: Stamp {
+        stamp: UpdateId {
             replica: ReplicaNo::new(1),
             incarnation: Incarnation::new(2),
             counter: 3,
@@ -143,7 +145,7 @@ fn roots() -> Roots {
         objects: 18,
         imap: page,
         overrides: vec![(3, usage())],
-        ..Roots::default()
+        ..CheckpointRoots::default()
     }
 }
 
@@ -166,14 +168,20 @@ fn golden_superblock() {
     assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
     let mut torn = bytes.clone();
     torn[200] ^= 1;
-    assert_eq!(Superblock::decode(&torn), Err(Refused::Damaged));
+    assert_eq!(Superblock::decode(&torn), Err(SuperblockRefusal::Damaged));
     let unknown = Superblock {
         incompatible: 4,
         ..superblock()
     }
     .encode();
-    assert_eq!(Superblock::decode(&unknown), Err(Refused::Features(4)));
-    assert_eq!(Superblock::decode(&[0; 4096]), Err(Refused::NotTeal));
+    assert_eq!(
+        Superblock::decode(&unknown),
+        Err(SuperblockRefusal::Features(4))
+    );
+    assert_eq!(
+        Superblock::decode(&[0; 4096]),
+        Err(SuperblockRefusal::NotTeal)
+    );
 }
 
 #[test]
@@ -195,27 +203,27 @@ fn golden_anchor() {
 fn golden_record_header() {
     let bytes = header().encode(&UUID);
     assert_eq!(pin(&bytes), "512 bytes, crc 48674bc7");
-    assert_eq!(Header::decode(&bytes, &UUID), Some(header()));
+    assert_eq!(RecordHeader::decode(&bytes, &UUID), Some(header()));
     assert_eq!(
-        format!("{:016x}", record::digest(&bytes, &UUID)),
+        format!("{:016x}", record::header_digest(&bytes, &UUID)),
         "d5c023b97cab61bb"
     );
     // As records were before they named their writer: zeros there, which are no mark.
-    let unmarked = Header {
-        owner: Owner::default(),
+    let unmarked = RecordHeader {
+        owner: StoreOwner::default(),
         ..header()
     };
     let bytes = unmarked.encode(&UUID);
     assert_eq!(bytes[172..508], [0; 336]);
-    assert_eq!(Header::decode(&bytes, &UUID), Some(unmarked));
+    assert_eq!(RecordHeader::decode(&bytes, &UUID), Some(unmarked));
     assert_eq!(
-        format!("{:016x}", record::digest(&bytes, &UUID)),
+        format!("{:016x}", record::header_digest(&bytes, &UUID)),
         "2eb44f3dd8671b2e"
     );
     assert_eq!(unmarked.open_owner(), None);
     assert_eq!(header().open_owner(), Some(header().owner));
     assert_eq!(
-        Header {
+        RecordHeader {
             flags: record::CLEAN,
             ..header()
         }
@@ -282,26 +290,26 @@ fn golden_deltas() {
 fn golden_inode() {
     let mut bytes = Vec::new();
     core().encode(&mut bytes);
-    let entry = Entry {
+    let entry = DirectoryEntry {
         child: ObjectNo::new(3),
         kind: FileType::Fifo,
         name: name("pipe"),
     };
     let ptr = PagePtr::decode([8, 0, 0, 0, 0, 0, 60, 0, 1, 2, 3, 4]).unwrap();
     let items = [
-        Item::Link(Link {
+        InodeItem::Link(ParentLink {
             parent: ObjectNo::ROOT,
             name: name("file"),
         }),
-        Item::Data(b"data"),
-        Item::Extent {
+        InodeItem::Data(b"data"),
+        InodeItem::Extent {
             block: 0,
             extent: extent().into(),
         },
-        Item::ExtentTree(ptr),
-        Item::Entry { cookie: 256, entry },
-        Item::DirTree(ptr),
-        Item::Xattr {
+        InodeItem::ExtentTree(ptr),
+        InodeItem::Entry { cookie: 256, entry },
+        InodeItem::DirTree(ptr),
+        InodeItem::Xattr {
             name: b"user.a",
             value: b"b",
         },
@@ -333,7 +341,7 @@ fn golden_items() {
     );
     assert_eq!(SharedExtent::decode(&shared.encode()), Some(shared));
 
-    let home = Known::At(Home {
+    let home = InodeMapItem::At(RecordHome {
         byte: 0x1234,
         len: 200,
         crc: 5,
@@ -343,9 +351,9 @@ fn golden_items() {
         pin(&home.encode()),
         "3412000000000000c800000005000000060000000000000000"
     );
-    assert_eq!(Known::decode(&home.encode()), Some(home));
-    let gone = Known::Gone(Lsn::new(6));
-    assert_eq!(Known::decode(&gone.encode()), Some(gone));
+    assert_eq!(InodeMapItem::decode(&home.encode()), Some(home));
+    let gone = InodeMapItem::Gone(Lsn::new(6));
+    assert_eq!(InodeMapItem::decode(&gone.encode()), Some(gone));
 
     assert_eq!(
         pin(&usage().encode()),
@@ -356,7 +364,7 @@ fn golden_items() {
 
 #[test]
 fn golden_items_of_later() {
-    let old = Superseded {
+    let old = HistoryItem {
         born: Lsn::new(1),
         died_secs: 2,
         extent: extent(),
@@ -365,7 +373,7 @@ fn golden_items_of_later() {
         pin(&old.encode()),
         "0100000000000000020000000000000005040302010002000d0000000900000000000000010000000d0c0b0a"
     );
-    assert_eq!(Superseded::decode(&old.encode()), Some(old));
+    assert_eq!(HistoryItem::decode(&old.encode()), Some(old));
 }
 
 proptest! {
@@ -373,13 +381,13 @@ proptest! {
     fn noise_is_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), count in 0u32..9) {
         let _ = Superblock::decode(&bytes);
         let _ = Anchor::decode(&bytes, &UUID);
-        let _ = Header::decode(&bytes, &UUID);
+        let _ = RecordHeader::decode(&bytes, &UUID);
         let _ = inode::decode(&bytes);
         let _ = Extent::decode(&bytes);
-        let _ = Known::decode(&bytes);
+        let _ = InodeMapItem::decode(&bytes);
         let _ = SegmentUse::decode(&bytes);
         let _ = SharedExtent::decode(&bytes);
-        let _ = Superseded::decode(&bytes);
+        let _ = HistoryItem::decode(&bytes);
         let _ = decode_body(&bytes, count).count();
     }
 }

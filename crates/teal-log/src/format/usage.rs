@@ -11,7 +11,7 @@
 //! | 24 | 8 | number of the checkpoint interval in which it was last written or freed |
 //! | 32 | 8 | `Lsn` of the youngest of what was written to it: the age for cost-benefit cleaning |
 
-use crate::format::codec::{Put, Take};
+use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::Lsn;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,14 +34,14 @@ impl SegmentUse {
         out.put_u32(self.retained);
         out.put_u32(self.first);
         out.put_u8(u8::from(self.used));
-        out.put(&[0; 3]);
+        out.put_bytes(&[0; 3]);
         out.put_u64(self.first_seq);
         out.put_u64(self.touched);
         out.put_u64(self.born.get());
         out
     }
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = Take(bytes);
+        let mut t = FieldReader(bytes);
         let (live, retained, first, used) = (t.u32()?, t.u32()?, t.u32()?, t.u8()?);
         t.bytes(3)?;
         let done = Self {

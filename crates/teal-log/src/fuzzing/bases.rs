@@ -1,12 +1,12 @@
 //! The small valid images that image targets start from, and where their structures lie.
 
-use super::metered::{MeteredDisk, Noon, Sevens};
-use super::oracle::{self, Seen};
+use super::metered::{ConstantEntropy, FixedClock, MeteredDisk};
+use super::oracle::{self, ObservedStore};
 use crate::format::anchor;
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::Mapped;
+use crate::format::extent::MappedExtent;
 use crate::format::geometry::Geometry;
-use crate::format::record::{HEADER, Header};
+use crate::format::record::{HEADER, RecordHeader};
 use crate::format::superblock::{self, Superblock};
 use crate::recovery::find_superblock::read_superblock;
 use crate::recovery::open::OpenOptions;
@@ -21,7 +21,7 @@ use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector};
 
 /// What a [`Part`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum StructureKind {
     Superblock,
     Anchor,
     Header,
@@ -39,54 +39,54 @@ pub(super) enum Kind {
 
 /// A structure in an image.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
-    pub(super) kind: Kind,
+pub(super) struct ImagePart {
+    pub(super) kind: StructureKind,
     pub(super) byte: usize,
     pub(super) len: usize,
     seq: u64,
 }
 
-impl Part {
-    pub(super) fn range(&self) -> Range<usize> {
+impl ImagePart {
+    pub(super) fn byte_range(&self) -> Range<usize> {
         self.byte..self.byte + self.len
     }
 }
 
 /// An image, its structures (fixed ones first, then the newest first), and what its commits had
 /// made of the tree.
-pub(super) struct Base {
+pub(super) struct BaseImage {
     pub(super) bytes: Arc<Vec<u8>>,
-    pub(super) parts: Vec<Part>,
-    pub(super) states: Vec<Seen>,
+    pub(super) parts: Vec<ImagePart>,
+    pub(super) states: Vec<ObservedStore>,
 }
 
 /// Every image; made once.
-pub(super) fn all() -> &'static [Base] {
-    static BASES: OnceLock<Vec<Base>> = OnceLock::new();
+pub(super) fn base_images() -> &'static [BaseImage] {
+    static BASES: OnceLock<Vec<BaseImage>> = OnceLock::new();
     BASES.get_or_init(|| {
-        let build: [fn(&mut Maker); 6] = [
+        let build: [fn(&mut ImageMaker); 6] = [
             small_files,
             big_directory,
-            fragments,
-            orphans,
+            fragmented_files,
+            orphaned_files,
             open_tail,
-            copies,
+            shared_copies,
         ];
-        build.into_iter().map(make).collect()
+        build.into_iter().map(make_image).collect()
     })
 }
 
-struct Maker {
+struct ImageMaker {
     store: Arc<Store>,
-    states: Vec<Seen>,
+    states: Vec<ObservedStore>,
 }
 
-fn name(text: &str, i: usize) -> Name {
+fn numbered_name(text: &str, i: usize) -> Name {
     Name::new(format!("{text}{i}").as_bytes()).expect("a short name is a name")
 }
 
-impl Maker {
-    fn create(&self, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
+impl ImageMaker {
+    fn create_object(&self, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo {
         let op = self.store.begin(Cost::names(2)).expect("there is room");
         let mut locked = op.lock(&[dir]).expect("the directory is there");
         let new = NewObject {
@@ -95,7 +95,7 @@ impl Maker {
             uid: 1,
             gid: 2,
             rdev: 0,
-            now: Noon.civil(),
+            now: FixedClock.civil_time(),
         };
         let no = locked.create(new);
         locked
@@ -104,7 +104,7 @@ impl Maker {
         no
     }
 
-    fn write(&self, no: ObjectNo, at: u64, len: usize, seed: u8) {
+    fn write_pattern(&self, no: ObjectNo, at: u64, len: usize, seed: u8) {
         let data: Vec<u8> = (0..len).map(|i| (i * 31 + i / 256) as u8 ^ seed).collect();
         let op = self
             .store
@@ -115,8 +115,8 @@ impl Maker {
             .expect("it is written");
     }
 
-    fn share(&self, from: (ObjectNo, u64), to: (ObjectNo, u64), len: u64) {
-        let sharing = self.store.sharing(from, to, len).expect("a sound map");
+    fn share_range(&self, from: (ObjectNo, u64), to: (ObjectNo, u64), len: u64) {
+        let sharing = self.store.plan_share(from, to, len).expect("a sound map");
         let op = self.store.begin(sharing.cost).expect("there is room");
         let done = op
             .lock(&[from.0, to.0])
@@ -127,7 +127,7 @@ impl Maker {
         );
     }
 
-    fn remove(&self, dir: ObjectNo, name: &Name, no: ObjectNo, keep: bool) {
+    fn remove_object(&self, dir: ObjectNo, name: &Name, no: ObjectNo, keep: bool) {
         let op = self
             .store
             .begin(Cost::names(2).freeing())
@@ -137,14 +137,14 @@ impl Maker {
         let done = if keep {
             locked.set_orphan(no, true)
         } else {
-            locked.free(no)
+            locked.free_object(no)
         };
         done.expect("a sound store takes it");
     }
 
     fn commit(&mut self) {
         self.store.commit().expect("a sound disk takes it");
-        self.states.push(oracle::observe(&self.store));
+        self.states.push(oracle::observe_store(&self.store));
     }
 
     fn checkpoint(&mut self) {
@@ -154,17 +154,17 @@ impl Maker {
 }
 
 /// Many small files in a few directories, with every type, links and extended attributes.
-fn small_files(m: &mut Maker) {
+fn small_files(m: &mut ImageMaker) {
     for d in 0..3 {
-        let dir = m.create(ObjectNo::ROOT, &name("dir", d), FileType::Dir);
+        let dir = m.create_object(ObjectNo::ROOT, &numbered_name("dir", d), FileType::Dir);
         for i in 0..30 {
-            let file = m.create(dir, &name("file", i), FileType::File);
-            m.write(file, 0, i * 97, i as u8);
+            let file = m.create_object(dir, &numbered_name("file", i), FileType::File);
+            m.write_pattern(file, 0, i * 97, i as u8);
         }
         m.commit();
     }
-    let link = m.create(ObjectNo::ROOT, &name("link", 0), FileType::Symlink);
-    let fifo = m.create(ObjectNo::ROOT, &name("fifo", 0), FileType::Fifo);
+    let link = m.create_object(ObjectNo::ROOT, &numbered_name("link", 0), FileType::Symlink);
+    let fifo = m.create_object(ObjectNo::ROOT, &numbered_name("fifo", 0), FileType::Fifo);
     let op = m.store.begin(Cost::names(4)).expect("there is room");
     let mut locked = op
         .lock(&[ObjectNo::ROOT, link, fifo])
@@ -172,10 +172,10 @@ fn small_files(m: &mut Maker) {
     locked.set_target(link, b"dir0/file3");
     for i in 0..3 {
         locked
-            .insert_entry(ObjectNo::ROOT, &name("hard", i), fifo)
+            .insert_entry(ObjectNo::ROOT, &numbered_name("hard", i), fifo)
             .expect("the name is free");
         locked
-            .set_xattr(fifo, name("user.x", i).as_bytes(), Some(&[7; 300]))
+            .set_xattr(fifo, numbered_name("user.x", i).as_bytes(), Some(&[7; 300]))
             .expect("it is small");
     }
     drop(locked);
@@ -184,28 +184,34 @@ fn small_files(m: &mut Maker) {
 }
 
 /// A directory with a tree of its own, entries removed.
-fn big_directory(m: &mut Maker) {
-    let dir = m.create(ObjectNo::ROOT, &name("big", 0), FileType::Dir);
+fn big_directory(m: &mut ImageMaker) {
+    let dir = m.create_object(ObjectNo::ROOT, &numbered_name("big", 0), FileType::Dir);
     let made: Vec<_> = (0..700)
-        .map(|i| m.create(dir, &name("a-name-of-some-length-", i), FileType::File))
+        .map(|i| {
+            m.create_object(
+                dir,
+                &numbered_name("a-name-of-some-length-", i),
+                FileType::File,
+            )
+        })
         .collect();
     m.checkpoint();
     for (i, no) in made.iter().enumerate().step_by(9) {
-        m.remove(dir, &name("a-name-of-some-length-", i), *no, false);
+        m.remove_object(dir, &numbered_name("a-name-of-some-length-", i), *no, false);
     }
     m.checkpoint();
-    m.create(dir, &name("late", 0), FileType::Dir);
+    m.create_object(dir, &numbered_name("late", 0), FileType::Dir);
     m.commit();
 }
 
 /// A file with an extent tree, holes, and another with few extents.
-fn fragments(m: &mut Maker) {
-    let tree = m.create(ObjectNo::ROOT, &name("tree", 0), FileType::File);
-    let few = m.create(ObjectNo::ROOT, &name("few", 0), FileType::File);
+fn fragmented_files(m: &mut ImageMaker) {
+    let tree = m.create_object(ObjectNo::ROOT, &numbered_name("tree", 0), FileType::File);
+    let few = m.create_object(ObjectNo::ROOT, &numbered_name("few", 0), FileType::File);
     for i in 0..120 {
-        m.write(tree, i * 12_288, 5000, i as u8);
+        m.write_pattern(tree, i * 12_288, 5000, i as u8);
         if i % 40 == 0 {
-            m.write(few, i * 50_000, 9000, i as u8);
+            m.write_pattern(few, i * 50_000, 9000, i as u8);
             m.commit();
         }
     }
@@ -220,39 +226,39 @@ fn fragments(m: &mut Maker) {
 }
 
 /// Objects without names, some with content in blocks.
-fn orphans(m: &mut Maker) {
+fn orphaned_files(m: &mut ImageMaker) {
     for i in 0..12 {
-        let file = m.create(ObjectNo::ROOT, &name("gone", i), FileType::File);
-        m.write(file, 0, i * 3000, i as u8);
+        let file = m.create_object(ObjectNo::ROOT, &numbered_name("gone", i), FileType::File);
+        m.write_pattern(file, 0, i * 3000, i as u8);
         m.commit();
         if i % 2 == 0 {
-            m.remove(ObjectNo::ROOT, &name("gone", i), file, i % 4 == 0);
+            m.remove_object(ObjectNo::ROOT, &numbered_name("gone", i), file, i % 4 == 0);
         }
     }
     m.checkpoint();
 }
 
 /// Everything since the first checkpoint is in the tail of the log.
-fn open_tail(m: &mut Maker) {
-    let dir = m.create(ObjectNo::ROOT, &name("dir", 0), FileType::Dir);
-    let old = m.create(dir, &name("old", 0), FileType::File);
-    m.write(old, 0, 30_000, 1);
+fn open_tail(m: &mut ImageMaker) {
+    let dir = m.create_object(ObjectNo::ROOT, &numbered_name("dir", 0), FileType::Dir);
+    let old = m.create_object(dir, &numbered_name("old", 0), FileType::File);
+    m.write_pattern(old, 0, 30_000, 1);
     m.checkpoint();
     for i in 0..60 {
-        let file = m.create(
+        let file = m.create_object(
             dir,
-            &name("a-longer-name-so-that-it-outgrows-", i),
+            &numbered_name("a-longer-name-so-that-it-outgrows-", i),
             FileType::File,
         );
-        m.write(file, 0, i * 700, i as u8);
-        m.write(old, i as u64 * 20_000, 3000, i as u8);
+        m.write_pattern(file, 0, i * 700, i as u8);
+        m.write_pattern(old, i as u64 * 20_000, 3000, i as u8);
         if i % 10 == 0 {
             m.commit();
         }
         if i % 7 == 3 {
-            m.remove(
+            m.remove_object(
                 dir,
-                &name("a-longer-name-so-that-it-outgrows-", i),
+                &numbered_name("a-longer-name-so-that-it-outgrows-", i),
                 file,
                 i % 2 == 0,
             );
@@ -262,12 +268,12 @@ fn open_tail(m: &mut Maker) {
 }
 
 /// Files that share content, in the last checkpoint and in the tail of the log.
-fn copies(m: &mut Maker) {
+fn shared_copies(m: &mut ImageMaker) {
     let files: Vec<_> = (0..6)
-        .map(|i| m.create(ObjectNo::ROOT, &name("copy", i), FileType::File))
+        .map(|i| m.create_object(ObjectNo::ROOT, &numbered_name("copy", i), FileType::File))
         .collect();
-    m.write(files[0], 0, 900_000, 9);
-    m.write(files[1], 40_960, 70_001, 8);
+    m.write_pattern(files[0], 0, 900_000, 9);
+    m.write_pattern(files[1], 40_960, 70_001, 8);
     m.commit();
     for (from, to, at, len) in [
         (0, 2, 0, 900_000),
@@ -275,118 +281,128 @@ fn copies(m: &mut Maker) {
         (1, 4, 0, 110_961),
         (2, 4, 200_704, 300_000),
     ] {
-        m.share((files[from], 0), (files[to], at), len);
+        m.share_range((files[from], 0), (files[to], at), len);
     }
-    m.write(files[2], 300_000, 5000, 7);
+    m.write_pattern(files[2], 300_000, 5000, 7);
     m.checkpoint();
-    m.share((files[3], 8192), (files[5], 0), 300_000);
-    m.share((files[5], 0), (files[5], 409_600), 200_000);
-    m.write(files[0], 100_000, 3, 6);
+    m.share_range((files[3], 8192), (files[5], 0), 300_000);
+    m.share_range((files[5], 0), (files[5], 409_600), 200_000);
+    m.write_pattern(files[0], 100_000, 3, 6);
     m.commit();
-    m.remove(ObjectNo::ROOT, &name("copy", 3), files[3], false);
-    m.remove(ObjectNo::ROOT, &name("copy", 4), files[4], true);
+    m.remove_object(ObjectNo::ROOT, &numbered_name("copy", 3), files[3], false);
+    m.remove_object(ObjectNo::ROOT, &numbered_name("copy", 4), files[4], true);
     m.commit();
 }
 
-fn make(fill: fn(&mut Maker)) -> Base {
+fn make_image(fill: fn(&mut ImageMaker)) -> BaseImage {
     let disk = Arc::new(MeteredDisk::new(
         Arc::new(vec![0; SMALLEST_STORE as usize]),
         u64::MAX,
     ));
-    let (dynamic, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (disk.clone(), Arc::new(Noon));
+    let (dynamic, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (disk.clone(), Arc::new(FixedClock));
     let options = MkfsOptions {
         label: "fuzz".into(),
         owner: (0, 0),
         ..MkfsOptions::default()
     };
-    Store::mkfs(Arc::clone(&dynamic), Arc::clone(&clock), &Sevens, &options).expect("a store fits");
+    Store::mkfs(
+        Arc::clone(&dynamic),
+        Arc::clone(&clock),
+        &ConstantEntropy,
+        &options,
+    )
+    .expect("a store fits");
     let (store, _) =
         Store::open(dynamic, clock, OpenOptions::default()).expect("a new store opens");
-    let mut maker = Maker {
-        states: vec![oracle::observe(&store)],
+    let mut maker = ImageMaker {
+        states: vec![oracle::observe_store(&store)],
         store,
     };
     fill(&mut maker);
     let bytes = disk.snapshot();
-    Base {
-        parts: parts(&disk, &bytes),
+    BaseImage {
+        parts: find_parts(&disk, &bytes),
         bytes: Arc::new(bytes),
         states: maker.states,
     }
 }
 
 /// Finds the structures of a whole image.
-fn parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<Part> {
+fn find_parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<ImagePart> {
     let sb = read_superblock(disk).expect("a whole image");
     let geometry = Geometry::new(&sb);
     let mut out = Vec::new();
-    let fixed = |kind, at: Sector, len| Part {
+    let fixed = |kind, at: Sector, len| ImagePart {
         kind,
-        byte: at.byte() as usize,
+        byte: at.byte_offset() as usize,
         len,
         seq: u64::MAX,
     };
-    out.push(fixed(Kind::Superblock, Sector::new(0), superblock::BYTES));
     out.push(fixed(
-        Kind::Superblock,
+        StructureKind::Superblock,
+        Sector::new(0),
+        superblock::BYTES,
+    ));
+    out.push(fixed(
+        StructureKind::Superblock,
         Superblock::second_copy(sb.sectors),
         superblock::BYTES,
     ));
     out.extend(
         geometry
             .anchor_slots()
-            .map(|at| fixed(Kind::Anchor, at, anchor::BYTES)),
+            .map(|at| fixed(StructureKind::Anchor, at, anchor::BYTES)),
     );
-    out.retain(|part| bytes[part.range()].iter().any(|b| *b != 0));
+    out.retain(|part| bytes[part.byte_range()].iter().any(|b| *b != 0));
     for (i, sector) in bytes.chunks_exact(SECTOR as usize).enumerate() {
-        if let Some(header) = Header::decode(sector, &sb.uuid) {
-            record(bytes, i * HEADER, &header, &mut out);
+        if let Some(header) = RecordHeader::decode(sector, &sb.uuid) {
+            record_parts(bytes, i * HEADER, &header, &mut out);
         }
     }
     out.sort_by_key(|part| std::cmp::Reverse(part.seq));
     out
 }
 
-fn record(bytes: &[u8], byte: usize, header: &Header, out: &mut Vec<Part>) {
+fn record_parts(bytes: &[u8], byte: usize, header: &RecordHeader, out: &mut Vec<ImagePart>) {
     let seq = header.seq;
     let mut add = |kind, byte, len| {
-        out.push(Part {
+        out.push(ImagePart {
             kind,
             byte,
             len,
             seq,
         })
     };
-    add(Kind::Header, byte, HEADER);
+    add(StructureKind::Header, byte, HEADER);
     let body = byte + HEADER + header.payload as usize * SECTOR as usize;
     let len = header.body as usize;
-    add(Kind::Body, body, len);
+    add(StructureKind::Body, body, len);
     for placed in decode_body(&bytes[body..body + len], header.deltas).flatten() {
         let at = body + placed.at;
         let len =
             u32::from_le_bytes(bytes[at - 16..at - 12].try_into().expect("four bytes")) as usize;
-        add(Kind::Delta, at - 20, len + 20);
+        add(StructureKind::Delta, at - 20, len + 20);
         match placed.delta {
-            Delta::Inode(inode) | Delta::Head(inode) => add(Kind::Inode, at, inode.len()),
+            Delta::Inode(inode) | Delta::Head(inode) => add(StructureKind::Inode, at, inode.len()),
             Delta::Page { ptr, .. } => {
-                let page = ptr.addr().byte() as usize;
-                add(Kind::Page, page, ptr.stored_bytes());
+                let page = ptr.addr().byte_offset() as usize;
+                add(StructureKind::Page, page, ptr.stored_bytes());
                 if bytes[page + 7] == 0 {
                     let mut item = page + 24;
                     while item < page + usize::from(ptr.bytes()) {
                         let len =
                             usize::from(u16::from_le_bytes([bytes[item + 8], bytes[item + 9]]));
-                        add(Kind::Item, item + 10, len);
+                        add(StructureKind::Item, item + 10, len);
                         item += 10 + len;
                     }
                 }
             }
             Delta::Extent {
-                extent: Mapped::Own(extent),
+                extent: MappedExtent::Own(extent),
                 ..
             } => add(
-                Kind::Data,
-                extent.addr.byte() as usize,
+                StructureKind::Data,
+                extent.addr.byte_offset() as usize,
                 extent.bytes() as usize,
             ),
             _ => {}

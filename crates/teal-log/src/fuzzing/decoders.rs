@@ -1,24 +1,24 @@
 //! One target for each decoder: whatever decodes encodes to something that decodes to the same.
 
-use super::{bases, lenient};
+use super::{bases, with_lenient_checksums};
 use crate::format::anchor::{self, Anchor};
-use crate::format::codec::Take;
+use crate::format::codec::FieldReader;
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::{Mapped, SHARED_BLOCKS};
-use crate::format::future::Superseded;
+use crate::format::extent::{MappedExtent, SHARED_BLOCKS};
+use crate::format::future::HistoryItem;
 use crate::format::geometry::{Geometry, Segment};
-use crate::format::imap::Known;
-use crate::format::inode::{Core, Entry};
-use crate::format::page::{Expect, Items, Node, PAGE_MAX, TreeKind};
-use crate::format::record::{HEADER, Header};
+use crate::format::imap::InodeMapItem;
+use crate::format::inode::{DirectoryEntry, InodeCore};
+use crate::format::page::{ExpectedPage, Node, NodeItems, PAGE_MAX, TreeKind};
+use crate::format::record::{HEADER, RecordHeader};
 use crate::format::shared::{SharedItem, place_key, place_of};
 use crate::format::superblock::{self, Superblock};
 use crate::format::usage::SegmentUse;
 use crate::object::attributes::attr_of;
-use crate::object::state::State;
+use crate::object::state::ObjectState;
 use teal_types::{ObjectNo, SECTOR, Sector};
 
-fn resized(bytes: &[u8], len: usize) -> Vec<u8> {
+fn resized_to(bytes: &[u8], len: usize) -> Vec<u8> {
     let mut out = bytes.to_vec();
     out.resize(len, 0);
     out
@@ -31,9 +31,9 @@ fn uuid_of(bytes: &[u8]) -> [u8; 16] {
         .unwrap_or_default()
 }
 
-pub(super) fn superblock(input: &[u8]) {
-    let bytes = resized(input, superblock::BYTES);
-    let Ok(sb) = lenient(|| Superblock::decode(&bytes)) else {
+pub(super) fn fuzz_superblock(input: &[u8]) {
+    let bytes = resized_to(input, superblock::BYTES);
+    let Ok(sb) = with_lenient_checksums(|| Superblock::decode(&bytes)) else {
         return;
     };
     assert_eq!(Superblock::decode(&sb.encode()).as_ref(), Ok(&sb));
@@ -41,7 +41,7 @@ pub(super) fn superblock(input: &[u8]) {
     let last = sb.segments - 1;
     for segment in [0, 1, last].map(Segment) {
         assert!(
-            geometry.holds(geometry.usable(segment))
+            geometry.holds_run(geometry.usable_run(segment))
                 && geometry.usable_bytes(segment) <= geometry.segment_bytes()
         );
     }
@@ -54,26 +54,33 @@ pub(super) fn superblock(input: &[u8]) {
         assert!(geometry.place_near(at) < sb.anchor_places);
     }
     assert!(
-        geometry.whole(Segment(last)).addr.get() + geometry.segment_bytes() / SECTOR
+        geometry.whole_run(Segment(last)).addr.get() + geometry.segment_bytes() / SECTOR
             <= second.get()
     );
 }
 
-pub(super) fn anchor(input: &[u8]) {
-    let bytes = resized(input, anchor::BYTES);
+pub(super) fn fuzz_anchor(input: &[u8]) {
+    let bytes = resized_to(input, anchor::BYTES);
     let uuid = uuid_of(&bytes);
-    if let Some(anchor) = lenient(|| Anchor::decode(&bytes, &uuid)) {
+    if let Some(anchor) = with_lenient_checksums(|| Anchor::decode(&bytes, &uuid)) {
         assert_eq!(Anchor::decode(&anchor.encode(&uuid), &uuid), Some(anchor));
         // What opening computes from it.
-        let _ = (anchor.addr.byte(), anchor.seq + 1, anchor.checkpoint + 2);
+        let _ = (
+            anchor.addr.byte_offset(),
+            anchor.seq + 1,
+            anchor.checkpoint + 2,
+        );
     }
 }
 
-pub(super) fn record(input: &[u8]) {
-    let bytes = resized(input, HEADER);
+pub(super) fn fuzz_record(input: &[u8]) {
+    let bytes = resized_to(input, HEADER);
     let uuid = uuid_of(&bytes);
-    if let Some(header) = lenient(|| Header::decode(&bytes, &uuid)) {
-        assert_eq!(Header::decode(&header.encode(&uuid), &uuid), Some(header));
+    if let Some(header) = with_lenient_checksums(|| RecordHeader::decode(&bytes, &uuid)) {
+        assert_eq!(
+            RecordHeader::decode(&header.encode(&uuid), &uuid),
+            Some(header)
+        );
         let _ = (
             header.sectors(),
             header.seq + 1,
@@ -84,15 +91,15 @@ pub(super) fn record(input: &[u8]) {
     }
 }
 
-pub(super) fn body(input: &[u8]) {
-    let mut t = Take(input);
+pub(super) fn fuzz_body(input: &[u8]) {
+    let mut t = FieldReader(input);
     let Some(count) = t.u32() else { return };
     for placed in decode_body(t.0, count) {
         let Ok(placed) = placed else { return };
         match placed.delta {
             Delta::Ignored => continue,
-            Delta::Inode(bytes) | Delta::Head(bytes) => inode(bytes),
-            Delta::Attributes(bytes) => drop(Core::decode(bytes)),
+            Delta::Inode(bytes) | Delta::Head(bytes) => fuzz_inode(bytes),
+            Delta::Attributes(bytes) => drop(InodeCore::decode(bytes)),
             _ => {}
         }
         let mut again = Vec::new();
@@ -111,25 +118,25 @@ pub(super) fn body(input: &[u8]) {
     }
 }
 
-pub(super) fn inode(input: &[u8]) {
+pub(super) fn fuzz_inode(input: &[u8]) {
     let no = ObjectNo::new(20);
-    let Some(state) = State::decode(no, None, input) else {
+    let Some(state) = ObjectState::decode(no, None, input) else {
         return;
     };
-    let whole = state.whole();
-    let again = State::decode(no, None, &whole).expect("what was encoded decodes");
-    assert_eq!(again.whole(), whole);
+    let whole = state.encode_whole();
+    let again = ObjectState::decode(no, None, &whole).expect("what was encoded decodes");
+    assert_eq!(again.encode_whole(), whole);
     let _ = (
         attr_of(no, &state),
         state.fits_whole(),
         state.mem_pages(),
         state.few_extents().count(),
     );
-    assert_eq!(Core::decode(&state.core_bytes()), Some(state.core));
+    assert_eq!(InodeCore::decode(&state.core_bytes()), Some(state.core));
 }
 
-pub(super) fn extent(input: &[u8]) {
-    let Some(extent) = Mapped::decode(input) else {
+pub(super) fn fuzz_extent(input: &[u8]) {
+    let Some(extent) = MappedExtent::decode(input) else {
         return;
     };
     let mut again = Vec::new();
@@ -137,26 +144,26 @@ pub(super) fn extent(input: &[u8]) {
     assert_eq!(again, input, "an extent has one form");
     for from in 0..extent.blocks() {
         let part = extent.slice(from, extent.blocks() - from);
-        assert!((1..=extent.stored()).contains(&part.stored()));
+        assert!((1..=extent.stored_sectors()).contains(&part.stored_sectors()));
         assert_eq!(extent.slice(0, from + 1).blocks(), from + 1);
     }
 }
 
-pub(super) fn imap(input: &[u8]) {
-    if let Some(known) = Known::decode(input) {
-        assert_eq!(Known::decode(&known.encode()), Some(known));
+pub(super) fn fuzz_imap(input: &[u8]) {
+    if let Some(known) = InodeMapItem::decode(input) {
+        assert_eq!(InodeMapItem::decode(&known.encode()), Some(known));
     }
 }
 
-pub(super) fn usage(input: &[u8]) {
+pub(super) fn fuzz_usage(input: &[u8]) {
     if let Some(usage) = SegmentUse::decode(input) {
         assert_eq!(SegmentUse::decode(&usage.encode()), Some(usage));
         let _ = usage.touched + 2;
     }
 }
 
-pub(super) fn page(input: &[u8]) {
-    let bytes = resized(
+pub(super) fn fuzz_page(input: &[u8]) {
+    let bytes = resized_to(
         input,
         input
             .len()
@@ -166,11 +173,11 @@ pub(super) fn page(input: &[u8]) {
     let Some(kind) = bytes.get(6).and_then(|code| TreeKind::from_code(*code)) else {
         return;
     };
-    let owner = ObjectNo::new(Take(&bytes[16..]).u64().unwrap_or(0));
+    let owner = ObjectNo::new(FieldReader(&bytes[16..]).u64().unwrap_or(0));
     let Ok(node) = Node::decode(
         &bytes,
         Sector::new(0),
-        Expect {
+        ExpectedPage {
             kind,
             owner,
             level: None,
@@ -180,21 +187,21 @@ pub(super) fn page(input: &[u8]) {
     };
     assert_eq!(node.encode(kind, owner), bytes, "a page has one form");
     assert!(node.first_key() <= node.last_key() && node.encoded_len() <= PAGE_MAX);
-    if let Items::Leaf(items) = &node.items {
+    if let NodeItems::Leaf(items) = &node.items {
         for (_, value) in items {
             match kind {
-                TreeKind::InodeMap => imap(value),
-                TreeKind::Extents => extent(value),
-                TreeKind::Directory => drop(Entry::decode_at(200, value)),
-                TreeKind::Usage => usage(value),
-                TreeKind::SharedExtents => shared(value),
-                _ => future(value),
+                TreeKind::InodeMap => fuzz_imap(value),
+                TreeKind::Extents => fuzz_extent(value),
+                TreeKind::Directory => drop(DirectoryEntry::decode_at(200, value)),
+                TreeKind::Usage => fuzz_usage(value),
+                TreeKind::SharedExtents => fuzz_shared(value),
+                _ => fuzz_future(value),
             }
         }
     }
 }
 
-pub(super) fn shared(input: &[u8]) {
+pub(super) fn fuzz_shared(input: &[u8]) {
     for key in [
         0,
         7,
@@ -220,8 +227,8 @@ pub(super) fn shared(input: &[u8]) {
     }
 }
 
-pub(super) fn future(input: &[u8]) {
-    if let Some(superseded) = Superseded::decode(input) {
+pub(super) fn fuzz_future(input: &[u8]) {
+    if let Some(superseded) = HistoryItem::decode(input) {
         assert_eq!(superseded.encode(), input);
     }
 }
@@ -229,22 +236,23 @@ pub(super) fn future(input: &[u8]) {
 /// Structures of whole images.
 pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
     let mut out: Vec<Vec<u8>> = Vec::new();
-    for base in bases::all() {
+    for base in bases::base_images() {
         let of = |kind| {
             base.parts
                 .iter()
                 .filter(move |part| part.kind == kind)
-                .map(|part| &base.bytes[part.range()])
+                .map(|part| &base.bytes[part.byte_range()])
         };
-        use bases::Kind;
+        use bases::StructureKind;
         match target {
-            "superblock" => out.extend(of(Kind::Superblock).map(Vec::from)),
-            "anchor" => out.extend(of(Kind::Anchor).map(Vec::from)),
-            "record" => out.extend(of(Kind::Header).map(Vec::from)),
-            "body" => out.extend(of(Kind::Body).map(|body| [&64_u32.to_le_bytes(), body].concat())),
-            "inode" => out.extend(of(Kind::Inode).map(Vec::from)),
-            "page" => out.extend(of(Kind::Page).map(Vec::from)),
-            _ => out.extend(of(Kind::Item).map(Vec::from)),
+            "superblock" => out.extend(of(StructureKind::Superblock).map(Vec::from)),
+            "anchor" => out.extend(of(StructureKind::Anchor).map(Vec::from)),
+            "record" => out.extend(of(StructureKind::Header).map(Vec::from)),
+            "body" => out
+                .extend(of(StructureKind::Body).map(|body| [&64_u32.to_le_bytes(), body].concat())),
+            "inode" => out.extend(of(StructureKind::Inode).map(Vec::from)),
+            "page" => out.extend(of(StructureKind::Page).map(Vec::from)),
+            _ => out.extend(of(StructureKind::Item).map(Vec::from)),
         }
     }
     if target == "future" {
@@ -254,7 +262,7 @@ pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
             .collect();
         out = old
             .into_iter()
-            .filter(|item| Superseded::decode(item).is_some())
+            .filter(|item| HistoryItem::decode(item).is_some())
             .collect();
     }
     // A few of each length say as much as all of them.

@@ -1,16 +1,16 @@
 //! Opening and using an image that was tampered with.
 
-use super::lenient;
-use super::metered::{MeteredDisk, Noon};
-use super::oracle::{self, Seen};
-use super::script::Script;
+use super::metered::{FixedClock, MeteredDisk};
+use super::oracle::{self, ObservedStore};
+use super::script::MutationScript;
+use super::with_lenient_checksums;
 use crate::error::StoreError;
 use crate::inspect::check::CheckOptions;
 use crate::inspect::dump::{DumpWhat, RawWhat, dump_raw};
 use crate::recovery::open::{OpenOptions, Recovery};
 use crate::space::cost::Cost;
 use crate::store::handle::Store;
-use crate::store::locked::{NewObject, SetAttr};
+use crate::store::locked::{AttributeChanges, NewObject};
 use std::sync::Arc;
 use teal_env::{Clock, Disk};
 use teal_types::{FileType, Name, ObjectNo};
@@ -20,9 +20,13 @@ const BUDGET: u64 = 4 << 30;
 /// Objects that are changed.
 const CHANGED: usize = 8;
 
-fn open(disk: &Arc<MeteredDisk>, read_only: bool, salvage: bool) -> Option<(Arc<Store>, Recovery)> {
+fn open_image(
+    disk: &Arc<MeteredDisk>,
+    read_only: bool,
+    salvage: bool,
+) -> Option<(Arc<Store>, Recovery)> {
     let disk: Arc<dyn Disk> = disk.clone();
-    let clock: Arc<dyn Clock> = Arc::new(Noon);
+    let clock: Arc<dyn Clock> = Arc::new(FixedClock);
     Store::open(
         disk,
         clock,
@@ -36,38 +40,38 @@ fn open(disk: &Arc<MeteredDisk>, read_only: bool, salvage: bool) -> Option<(Arc<
 }
 
 /// Checksums look away: whatever the image says, nothing panics and everything ends.
-pub(super) fn image(input: &[u8]) {
-    let Some(script) = Script::decode(input) else {
+pub(super) fn fuzz_image(input: &[u8]) {
+    let Some(script) = MutationScript::decode(input) else {
         return;
     };
-    let disk = script.disk(BUDGET);
-    lenient(|| {
+    let disk = script.mutated_disk(BUDGET);
+    with_lenient_checksums(|| {
         raw_dumps(&disk);
-        let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else {
+        let Some((store, _)) = open_image(&disk, !script.for_writing, script.salvage) else {
             return;
         };
-        let seen = observe(&store);
+        let seen = observe_all(&store);
         if !script.for_writing {
             return;
         }
-        let _ = use_it(&store, &seen);
+        let _ = exercise_store(&store, &seen);
         drop(store);
-        if let Some((store, _)) = open(&disk, true, false) {
-            observe(&store);
+        if let Some((store, _)) = open_image(&disk, true, false) {
+            observe_all(&store);
         }
     });
 }
 
 /// Checksums count: what is read is what one of the commits had made, or an error.
-pub(super) fn image_sealed(input: &[u8]) {
-    let Some(script) = Script::decode(input) else {
+pub(super) fn fuzz_image_sealed(input: &[u8]) {
+    let Some(script) = MutationScript::decode(input) else {
         return;
     };
-    let disk = script.disk(BUDGET);
-    let Some((store, _)) = open(&disk, !script.for_writing, script.salvage) else {
+    let disk = script.mutated_disk(BUDGET);
+    let Some((store, _)) = open_image(&disk, !script.for_writing, script.salvage) else {
         return;
     };
-    let seen = oracle::observe(&store);
+    let seen = oracle::observe_store(&store);
     let of_a_commit = script
         .base
         .states
@@ -79,7 +83,7 @@ pub(super) fn image_sealed(input: &[u8]) {
     );
     store.check(CheckOptions { verify_data: true }, &mut |_| {});
     if script.for_writing {
-        let _ = use_it(&store, &seen);
+        let _ = exercise_store(&store, &seen);
     }
 }
 
@@ -98,8 +102,8 @@ fn raw_dumps(disk: &MeteredDisk) {
 }
 
 /// Looks at everything in every way there is.
-fn observe(store: &Store) -> Seen {
-    let seen = oracle::observe(store);
+fn observe_all(store: &Store) -> ObservedStore {
+    let seen = oracle::observe_store(store);
     store.check(CheckOptions { verify_data: true }, &mut |_| {});
     let mut out = std::io::sink();
     let of = seen
@@ -123,7 +127,7 @@ fn observe(store: &Store) -> Seen {
 }
 
 /// A few operations of each kind, commits, a checkpoint, cleaning, the clean end.
-fn use_it(store: &Store, seen: &Seen) -> Result<(), StoreError> {
+fn exercise_store(store: &Store, seen: &ObservedStore) -> Result<(), StoreError> {
     let some = |is: fn(FileType) -> bool| -> Vec<ObjectNo> {
         let of_kind = seen
             .things
@@ -136,23 +140,23 @@ fn use_it(store: &Store, seen: &Seen) -> Result<(), StoreError> {
         some(|kind| kind == FileType::File),
     );
     for dir in dirs {
-        let _ = names(store, dir);
+        let _ = change_names(store, dir);
     }
     store.commit()?;
     for pair in files.windows(2) {
-        let _ = copies(store, pair[0], pair[1]);
+        let _ = share_content(store, pair[0], pair[1]);
     }
     store.commit()?;
     for file in files {
-        let _ = content(store, file);
+        let _ = change_content(store, file);
     }
     store.commit()?;
     for no in seen.things.keys().take(CHANGED) {
-        let _ = attributes(store, *no);
+        let _ = change_attributes(store, *no);
     }
     for no in store.orphans().into_iter().flatten().take(CHANGED) {
         let op = store.begin(Cost::names(1).freeing())?;
-        let _ = op.lock(&[no]).and_then(|mut locked| locked.free(no));
+        let _ = op.lock(&[no]).and_then(|mut locked| locked.free_object(no));
     }
     store.tick()?;
     store.checkpoint()?;
@@ -164,7 +168,7 @@ fn use_it(store: &Store, seen: &Seen) -> Result<(), StoreError> {
     store.close()
 }
 
-fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
+fn change_names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
     let fresh = Name::new(b"a fresh name").expect("it is one");
     {
         let op = store.begin(Cost::names(2))?;
@@ -176,12 +180,12 @@ fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
                 uid: 0,
                 gid: 0,
                 rdev: 0,
-                now: Noon.civil(),
+                now: FixedClock.civil_time(),
             });
             if locked.entry(dir, &fresh)?.is_none() {
                 locked.insert_entry(dir, &fresh, no)?;
             } else {
-                locked.free(no)?;
+                locked.free_object(no)?;
             }
         }
     }
@@ -213,7 +217,7 @@ fn names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
+fn change_content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
     let size = store.attr(file)?.size;
     let op = store.begin(Cost::write(1 << 18))?;
     let mut locked = op.lock(&[file])?;
@@ -226,14 +230,14 @@ fn content(store: &Store, file: ObjectNo) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn copies(store: &Store, from: ObjectNo, to: ObjectNo) -> Result<(), StoreError> {
+fn share_content(store: &Store, from: ObjectNo, to: ObjectNo) -> Result<(), StoreError> {
     let size = store.attr(from)?.size;
     for (at, to, into) in [
         (0, to, 0),
         (4096, to, 1 << 20),
         (0, from, size.next_multiple_of(4096)),
     ] {
-        let sharing = store.sharing((from, at), (to, into), size)?;
+        let sharing = store.plan_share((from, at), (to, into), size)?;
         let op = store.begin(sharing.cost)?;
         let mut locked = op.lock(&[from, to])?;
         let _ = locked.share((from, at), (to, into), size.saturating_sub(at), &sharing);
@@ -241,18 +245,18 @@ fn copies(store: &Store, from: ObjectNo, to: ObjectNo) -> Result<(), StoreError>
     Ok(())
 }
 
-fn attributes(store: &Store, no: ObjectNo) -> Result<(), StoreError> {
+fn change_attributes(store: &Store, no: ObjectNo) -> Result<(), StoreError> {
     let op = store.begin(Cost::names(1))?;
     let mut locked = op.lock(&[no])?;
     locked.set_attr(
         no,
-        SetAttr {
+        AttributeChanges {
             perm: Some(0o777),
-            ..SetAttr::default()
+            ..AttributeChanges::default()
         },
     );
     let _ = locked.set_xattr(no, b"user.fuzz", Some(&[1; 100]))?;
-    let _ = locked.entries(no);
+    let _ = locked.entry_count(no);
     locked.set_orphan(no, true)?;
     locked.set_orphan(no, false)
 }

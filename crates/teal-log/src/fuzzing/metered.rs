@@ -30,7 +30,7 @@ impl MeteredDisk {
         }
     }
 
-    fn charge(&self, at: Sector, len: usize) -> io::Result<()> {
+    fn charge_request(&self, at: Sector, len: usize) -> io::Result<()> {
         let cost = REQUEST + len as u64;
         let left = self.left.load(Relaxed);
         assert!(
@@ -110,8 +110,8 @@ impl Disk for MeteredDisk {
         }
     }
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        self.charge(at, buf.len())?;
-        let from = at.byte() as usize;
+        self.charge_request(at, buf.len())?;
+        let from = at.byte_offset() as usize;
         buf.copy_from_slice(&self.base[from..from + buf.len()]);
         for (sector, bytes) in self
             .changed
@@ -129,7 +129,7 @@ impl Disk for MeteredDisk {
             .map(|part| &part[..])
             .collect::<Vec<_>>()
             .concat();
-        self.charge(at, bytes.len())?;
+        self.charge_request(at, bytes.len())?;
         let mut changed = self.changed.write();
         for (number, sector) in (at.get()..).zip(bytes.chunks_exact(SECTOR as usize)) {
             let mut new = [0; SECTOR as usize];
@@ -150,21 +150,21 @@ impl Disk for MeteredDisk {
 }
 
 /// A clock that stands still.
-pub(super) struct Noon;
+pub(super) struct FixedClock;
 
-impl Clock for Noon {
-    fn civil(&self) -> Timestamp {
+impl Clock for FixedClock {
+    fn civil_time(&self) -> Timestamp {
         Timestamp::new(1_700_000_000, 5)
     }
-    fn monotonic(&self) -> std::time::Duration {
+    fn monotonic_time(&self) -> std::time::Duration {
         std::time::Duration::from_secs(100)
     }
 }
 
 /// The same bytes every time.
-pub(super) struct Sevens;
+pub(super) struct ConstantEntropy;
 
-impl Entropy for Sevens {
+impl Entropy for ConstantEntropy {
     fn fill(&self, out: &mut [u8]) {
         out.fill(7);
     }

@@ -16,34 +16,34 @@ const FAILURES_MAX: usize = 5;
 const SEEN_MAX: usize = 20_000;
 
 /// Cookie, child, its type, name.
-type Entry = (u64, ObjectNo, FileType, Name);
+type ObservedEntry = (u64, ObjectNo, FileType, Name);
 /// Name and value.
-type Xattr = (Vec<u8>, Option<Vec<u8>>);
+type ObservedXattr = (Vec<u8>, Option<Vec<u8>>);
 
 /// What was seen of one object; what could not be read is `None` or left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Thing {
+pub(super) struct ObservedObject {
     pub(super) attr: Option<Attr>,
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<ObservedEntry>>,
     names: Option<Vec<(ObjectNo, Name)>>,
-    xattrs: Option<Vec<Xattr>>,
+    xattrs: Option<Vec<ObservedXattr>>,
     /// Digests of pieces by offset.
     content: BTreeMap<u64, u64>,
 }
 
 /// What was seen of a store.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
-    pub(super) things: BTreeMap<ObjectNo, Thing>,
+pub(super) struct ObservedStore {
+    pub(super) things: BTreeMap<ObjectNo, ObservedObject>,
     orphans: Option<Vec<ObjectNo>>,
 }
 
 /// Looks at everything that hangs in the tree, and at the orphans.
-pub(super) fn observe(store: &Store) -> Seen {
+pub(super) fn observe_store(store: &Store) -> ObservedStore {
     let orphans = store.orphans().ok();
-    let mut seen = Seen {
+    let mut seen = ObservedStore {
         orphans: orphans.clone(),
-        ..Seen::default()
+        ..ObservedStore::default()
     };
     let mut known: BTreeSet<ObjectNo> = orphans.into_iter().flatten().take(SEEN_MAX).collect();
     let mut waiting: Vec<ObjectNo> = known.iter().copied().collect();
@@ -51,7 +51,7 @@ pub(super) fn observe(store: &Store) -> Seen {
     waiting.push(ObjectNo::ROOT);
     let mut entries_left = SEEN_MAX;
     while let Some(no) = waiting.pop() {
-        let thing = look(store, no, &mut entries_left);
+        let thing = observe_object(store, no, &mut entries_left);
         for (_, child, _, name) in thing.entries.iter().flatten() {
             let _ = store.lookup(no, name);
             if known.len() < SEEN_MAX && known.insert(*child) {
@@ -63,11 +63,11 @@ pub(super) fn observe(store: &Store) -> Seen {
     seen
 }
 
-fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
-    let mut thing = Thing {
+fn observe_object(store: &Store, no: ObjectNo, entries_left: &mut usize) -> ObservedObject {
+    let mut thing = ObservedObject {
         attr: store.attr(no).ok(),
         names: store.names(no).ok(),
-        ..Thing::default()
+        ..ObservedObject::default()
     };
     let mut entries = Vec::new();
     let listed = store.each_entry(no, 0, &mut |cookie, child, kind, name| {
@@ -113,25 +113,25 @@ fn look(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Thing {
     thing
 }
 
-fn agrees<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
+fn agrees_with<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
     seen.is_none() || seen == was
 }
 
-impl Seen {
+impl ObservedStore {
     /// Returns whether all that could be read is what `was` says.
     pub(super) fn is_part_of(&self, was: &Self) -> bool {
-        agrees(self.orphans.as_ref(), was.orphans.as_ref())
+        agrees_with(self.orphans.as_ref(), was.orphans.as_ref())
             && self.things.iter().all(|(no, thing)| {
-                let empty = Thing::default();
+                let empty = ObservedObject::default();
                 let then = was.things.get(no).unwrap_or(&empty);
-                agrees(thing.attr.as_ref(), then.attr.as_ref())
-                    && agrees(thing.entries.as_ref(), then.entries.as_ref())
-                    && agrees(thing.names.as_ref(), then.names.as_ref())
-                    && agrees(thing.xattrs.as_ref(), then.xattrs.as_ref())
+                agrees_with(thing.attr.as_ref(), then.attr.as_ref())
+                    && agrees_with(thing.entries.as_ref(), then.entries.as_ref())
+                    && agrees_with(thing.names.as_ref(), then.names.as_ref())
+                    && agrees_with(thing.xattrs.as_ref(), then.xattrs.as_ref())
                     && thing
                         .content
                         .iter()
-                        .all(|(at, digest)| agrees(Some(digest), then.content.get(at)))
+                        .all(|(at, digest)| agrees_with(Some(digest), then.content.get(at)))
             })
     }
 }

@@ -6,9 +6,9 @@
 //! | 1 | 1 | how to open: 1 for writing, 2 salvage |
 //! | 2 | 16 each | changes: operation u8, width u8, structure u16, offset u16, another structure u16, value u64 |
 
-use super::bases::{self, Base, Part};
+use super::bases::{self, BaseImage, ImagePart};
 use super::metered::MeteredDisk;
-use crate::format::codec::Take;
+use crate::format::codec::FieldReader;
 use std::sync::Arc;
 
 /// More changes than this do not make an image worse.
@@ -42,14 +42,14 @@ const EDGES: [u64; 24] = [
     u64::MAX,
 ];
 
-pub(super) struct Script {
-    pub(super) base: &'static Base,
+pub(super) struct MutationScript {
+    pub(super) base: &'static BaseImage,
     pub(super) for_writing: bool,
     pub(super) salvage: bool,
-    changes: Vec<Change>,
+    changes: Vec<ImageMutation>,
 }
 
-struct Change {
+struct ImageMutation {
     operation: u8,
     width: usize,
     part: u16,
@@ -58,14 +58,14 @@ struct Change {
     value: u64,
 }
 
-impl Script {
+impl MutationScript {
     pub(super) fn decode(input: &[u8]) -> Option<Self> {
-        let mut t = Take(input);
+        let mut t = FieldReader(input);
         let (base, how) = (t.u8()?, t.u8()?);
-        let bases = bases::all();
+        let bases = bases::base_images();
         let mut changes = Vec::new();
         while changes.len() < CHANGES_MAX
-            && let Some(change) = Change::take(&mut t)
+            && let Some(change) = ImageMutation::decode_one(&mut t)
         {
             changes.push(change);
         }
@@ -79,17 +79,17 @@ impl Script {
     }
 
     /// The image with its changes, on a disk that gives out `budget` bytes.
-    pub(super) fn disk(&self, budget: u64) -> Arc<MeteredDisk> {
+    pub(super) fn mutated_disk(&self, budget: u64) -> Arc<MeteredDisk> {
         let disk = MeteredDisk::new(Arc::clone(&self.base.bytes), budget);
         self.changes
             .iter()
-            .for_each(|change| change.apply(self.base, &disk));
+            .for_each(|change| change.apply_to(self.base, &disk));
         Arc::new(disk)
     }
 }
 
-impl Change {
-    fn take(t: &mut Take<'_>) -> Option<Self> {
+impl ImageMutation {
+    fn decode_one(t: &mut FieldReader<'_>) -> Option<Self> {
         let (operation, width) = (t.u8()?, 1 << (t.u8()? % 4));
         Some(Self {
             operation,
@@ -101,8 +101,8 @@ impl Change {
         })
     }
 
-    fn apply(&self, base: &Base, disk: &MeteredDisk) {
-        let pick = |index: u16| -> Part {
+    fn apply_to(&self, base: &BaseImage, disk: &MeteredDisk) {
+        let pick = |index: u16| -> ImagePart {
             // Half of the numbers mean the fixed and newest structures.
             let count = if index >> 15 == 0 {
                 base.parts.len().min(96)
@@ -156,7 +156,7 @@ impl Change {
 /// Every image untouched, opened in every way, and with one change of each kind.
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let mut out = Vec::new();
-    for base in 0..bases::all().len() as u8 {
+    for base in 0..bases::base_images().len() as u8 {
         for how in 0..4 {
             out.push(vec![base, how]);
         }

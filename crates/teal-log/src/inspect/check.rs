@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use teal_types::{FileType, ObjectNo, SECTOR};
 
-pub use places::Place;
+pub use places::DiskPlace;
 
 /// Problems kept in a [`Report`]; further ones are only counted.
 pub const PROBLEMS_MAX: usize = 1000;
@@ -50,7 +50,7 @@ pub struct CheckOptions {
 
 /// What a check is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum CheckPhase {
     /// Superblocks and anchors.
     Fixed,
     /// Objects: `done` of `total`.
@@ -65,7 +65,7 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckProgress {
     /// What it is doing.
-    pub phase: Phase,
+    pub phase: CheckPhase,
     /// How much of it is done.
     pub done: u64,
     /// Out of how much.
@@ -87,7 +87,7 @@ pub enum Severity {
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct CheckProblem {
     /// How bad it is.
     pub severity: Severity,
     /// What it is, as a sentence without its end.
@@ -100,7 +100,7 @@ pub struct Problem {
     pub sector: Option<u64>,
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for CheckProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}: {}", self.severity, self.what)?;
         if let Some(path) = &self.path {
@@ -113,9 +113,9 @@ impl std::fmt::Display for Problem {
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct CheckReport {
     /// The first [`PROBLEMS_MAX`] problems and notes.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<CheckProblem>,
     /// How many problems there were, notes not counted.
     pub total: u64,
     /// Objects looked at.
@@ -132,7 +132,7 @@ pub struct Report {
     pub live: u64,
 }
 
-impl Report {
+impl CheckReport {
     /// Returns whether there was no problem.
     pub fn is_clean(&self) -> bool {
         self.total == 0
@@ -141,7 +141,7 @@ impl Report {
 
 /// What a live range holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Use {
+enum RangeUse {
     Page(TreeKind),
     Inode,
     Content,
@@ -151,16 +151,16 @@ enum Use {
 
 /// Bytes on the disk that the newest state refers to.
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct LiveRange {
     byte: u64,
     bytes: u32,
-    of: Use,
+    of: RangeUse,
     owner: ObjectNo,
 }
 
 /// What is known of an object after all have been seen.
 #[derive(Debug, Clone, Copy, Default)]
-struct Facts {
+struct ObjectFacts {
     /// `None`: only entries speak of it.
     kind: Option<FileType>,
     orphan: bool,
@@ -174,36 +174,40 @@ struct Facts {
     in_dir: u64,
 }
 
-struct Checker<'s> {
+struct StoreChecker<'s> {
     store: &'s ObjectStore,
     usage_tree: &'s Mutex<Tree>,
     options: CheckOptions,
-    report: Report,
-    ranges: Vec<Range>,
-    facts: HashMap<ObjectNo, Facts>,
+    report: CheckReport,
+    ranges: Vec<LiveRange>,
+    facts: HashMap<ObjectNo, ObjectFacts>,
     highest_lsn: u64,
-    shared: HashMap<u64, shared::Counted>,
+    shared: HashMap<u64, shared::CountedExtent>,
 }
 
 impl Store {
     /// Checks the whole store, roll-forward state included. Changes nothing, but has to have the
     /// store for itself: what operations change meanwhile is reported as contradictions.
-    pub fn check(&self, options: CheckOptions, progress: &mut dyn FnMut(CheckProgress)) -> Report {
+    pub fn check(
+        &self,
+        options: CheckOptions,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> CheckReport {
         let _committer = self.log.committer();
         self.objects().reader.forget_caches();
-        let mut checker = Checker::new(self, options);
+        let mut checker = StoreChecker::new(self, options);
         for (no, error) in self.objects().redo_each_deferred() {
-            checker.failed(Some(no), &error);
+            checker.add_damage(Some(no), &error);
         }
         progress(CheckProgress {
-            phase: Phase::Fixed,
+            phase: CheckPhase::Fixed,
             done: 0,
             total: 1,
         });
-        checker.fixed();
-        checker.objects(progress);
-        checker.names(progress);
-        checker.space(progress);
+        checker.check_fixed();
+        checker.check_objects(progress);
+        checker.check_names(progress);
+        checker.check_space(progress);
         let mut report = checker.report;
         // Only now that no object is locked.
         for problem in &mut report.problems {
@@ -213,9 +217,9 @@ impl Store {
     }
 }
 
-impl<'s> Checker<'s> {
+impl<'s> StoreChecker<'s> {
     fn new(store: &'s Store, options: CheckOptions) -> Self {
-        let report = Report::default();
+        let report = CheckReport::default();
         Self {
             store: store.objects(),
             usage_tree: &store.log.usage,
@@ -228,7 +232,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn problem(
+    fn add_problem(
         &mut self,
         severity: Severity,
         object: Option<ObjectNo>,
@@ -237,7 +241,7 @@ impl<'s> Checker<'s> {
     ) {
         self.report.total += u64::from(severity > Severity::Note);
         if self.report.problems.len() < PROBLEMS_MAX {
-            self.report.problems.push(Problem {
+            self.report.problems.push(CheckProblem {
                 severity,
                 what: what.into(),
                 object,
@@ -247,23 +251,23 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn wrong(&mut self, no: ObjectNo, what: impl Into<String>) {
-        self.problem(Severity::Inconsistent, Some(no), None, what);
+    fn add_contradiction(&mut self, no: ObjectNo, what: impl Into<String>) {
+        self.add_problem(Severity::Inconsistent, Some(no), None, what);
     }
 
-    fn failed(&mut self, no: Option<ObjectNo>, error: &StoreError) {
+    fn add_damage(&mut self, no: Option<ObjectNo>, error: &StoreError) {
         let (at, object) = match error {
             StoreError::Corrupt { at, object, .. } => (Some(*at), *object),
             StoreError::Io { at, .. } => (Some(*at), None),
             _ => (None, None),
         };
-        self.problem(Severity::Damage, no.or(object), at, error.to_string());
+        self.add_problem(Severity::Damage, no.or(object), at, error.to_string());
     }
 
-    fn live(&mut self, byte: u64, bytes: u64, of: Use, owner: ObjectNo) {
+    fn add_live_range(&mut self, byte: u64, bytes: u64, of: RangeUse, owner: ObjectNo) {
         let disk = self.store.sb.sectors * SECTOR;
         if byte.checked_add(bytes).is_none_or(|end| end > disk) {
-            self.problem(
+            self.add_problem(
                 Severity::Inconsistent,
                 Some(owner),
                 Some(byte / SECTOR),
@@ -272,7 +276,7 @@ impl<'s> Checker<'s> {
             return;
         }
         if bytes > self.store.geometry.segment_bytes() {
-            self.problem(
+            self.add_problem(
                 Severity::Inconsistent,
                 Some(owner),
                 Some(byte / SECTOR),
@@ -280,7 +284,7 @@ impl<'s> Checker<'s> {
             );
             return;
         }
-        self.ranges.push(Range {
+        self.ranges.push(LiveRange {
             byte,
             bytes: bytes as u32,
             of,

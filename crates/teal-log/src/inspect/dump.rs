@@ -8,7 +8,7 @@
 mod open;
 mod raw;
 
-use crate::format::record::{self, Header};
+use crate::format::record::{self, RecordHeader};
 use std::io::{self, Write};
 use teal_types::{ObjectNo, Sector};
 
@@ -51,7 +51,7 @@ pub enum RawWhat {
 }
 
 /// One line on a record.
-fn header_line(at: Sector, h: &Header, out: &mut dyn Write) -> io::Result<()> {
+fn header_line(at: Sector, h: &RecordHeader, out: &mut dyn Write) -> io::Result<()> {
     let names = [
         (record::COMMIT, "commit"),
         (record::FRESH_EPOCH, "fresh-epoch"),
@@ -60,7 +60,7 @@ fn header_line(at: Sector, h: &Header, out: &mut dyn Write) -> io::Result<()> {
     ];
     let flags: Vec<_> = names
         .iter()
-        .filter(|(bit, _)| h.is(*bit))
+        .filter(|(bit, _)| h.has_flag(*bit))
         .map(|(_, name)| *name)
         .collect();
     writeln!(

@@ -3,24 +3,27 @@
 
 use crate::error::StoreError;
 use crate::format::extent::Extent;
-use crate::object::gather::{Piece, Stretch};
+use crate::object::gather::{ReadPiece, ReadStretch};
 use crate::object::objects::ObjectStore;
 use crate::seeded::{Bug, bug};
 use crate::space::segments::SegmentTable;
-use crate::tree::freed::Freed;
+use crate::tree::freed::FreedSpace;
 use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 impl ObjectStore {
     /// Changes the counts of the shared extents that a change took parts away of; what died with
     /// the last of them. `None` when the table contradicts the files.
-    fn count_shared(&self, freed: &[Freed]) -> Option<Vec<Freed>> {
+    fn count_shared(&self, freed: &[FreedSpace]) -> Option<Vec<FreedSpace>> {
         let mut died = Vec::new();
         for piece in freed {
-            if let Freed::Shared { id, more, .. } = *piece
+            if let FreedSpace::Shared { id, more, .. } = *piece
                 && more != 0
                 && !(more > 0 && bug(Bug::SplitNotCounted))
-                && let Err(e) = self.reader.shared.change(&self.reader, id, more, &mut died)
+                && let Err(e) = self
+                    .reader
+                    .shared
+                    .change_count(&self.reader, id, more, &mut died)
             {
                 log::error!("a file refers to shared extent {id}: {e}");
                 return None;
@@ -30,7 +33,7 @@ impl ObjectStore {
     }
 
     /// Tells the tables what a change took away.
-    pub(crate) fn account(&self, freed: &[Freed]) {
+    pub(crate) fn account_freed(&self, freed: &[FreedSpace]) {
         if !freed.is_empty() {
             let died = self.count_shared(freed);
             count_dead(&mut self.segments.lock(), freed, died);
@@ -38,12 +41,12 @@ impl ObjectStore {
     }
 
     /// The same, for sealing.
-    pub(crate) fn account_sealed(&self, segments: &mut SegmentTable, freed: &[Freed]) {
+    pub(crate) fn account_sealed(&self, segments: &mut SegmentTable, freed: &[FreedSpace]) {
         count_dead(segments, freed, self.count_shared(freed));
     }
 
     /// The same, for redoing: what becomes of the counts, the batch says.
-    pub(crate) fn account_redone(segments: &mut SegmentTable, freed: &[Freed]) {
+    pub(crate) fn account_redone(segments: &mut SegmentTable, freed: &[FreedSpace]) {
         count_dead(segments, freed, Some(Vec::new()));
     }
 
@@ -57,14 +60,14 @@ impl ObjectStore {
         let Some(lives) = self
             .reader
             .shared
-            .redo(&self.reader, id, what, &mut freed)?
+            .redo_change(&self.reader, id, what, &mut freed)?
         else {
             return Ok(None);
         };
         if let Some(extent) = lives {
             self.segments
                 .lock()
-                .add_live(extent.addr.byte(), extent.bytes(), extent.born);
+                .add_live(extent.addr.byte_offset(), extent.bytes(), extent.born);
         }
         Self::account_redone(&mut self.segments.lock(), &freed);
         Ok(Some(()))
@@ -74,7 +77,7 @@ impl ObjectStore {
     pub(crate) fn content_of(&self, extent: &Extent) -> Result<Vec<u8>, StoreError> {
         let len = (extent.blocks() * BLOCK) as usize;
         let (addr, stored) = (extent.addr, u64::from(extent.stored));
-        let piece = Piece::Disk {
+        let piece = ReadPiece::Disk {
             addr,
             stored,
             crcs: extent.crcs.to_vec(),
@@ -82,7 +85,7 @@ impl ObjectStore {
         };
         let gathered = self
             .reader
-            .gather(ObjectNo::new(0), &[Stretch { len, piece }])
+            .gather_stretches(ObjectNo::new(0), &[ReadStretch { len, piece }])
             .map_err(|e| match e {
                 StoreError::Corrupt { at, .. } => StoreError::Corrupt {
                     what: "shared content",
@@ -97,13 +100,17 @@ impl ObjectStore {
     }
 }
 
-pub(crate) fn count_dead(segments: &mut SegmentTable, freed: &[Freed], died: Option<Vec<Freed>>) {
+pub(crate) fn count_dead(
+    segments: &mut SegmentTable,
+    freed: &[FreedSpace],
+    died: Option<Vec<FreedSpace>>,
+) {
     for piece in freed.iter().chain(died.iter().flatten()) {
-        if let Freed::Piece { byte, bytes } = *piece {
+        if let FreedSpace::Piece { byte, bytes } = *piece {
             segments.add_dead(byte, bytes);
         }
     }
     if died.is_none() {
-        segments.contradict();
+        segments.mark_contradictory();
     }
 }

@@ -1,12 +1,12 @@
 //! Attributes of an object as programs see them.
 
-use crate::object::state::{Content, State};
+use crate::object::state::{ObjectContent, ObjectState};
 use teal_types::{Attr, BLOCK, ObjectNo};
 
-pub(crate) fn attr_of(no: ObjectNo, state: &State) -> Attr {
+pub(crate) fn attr_of(no: ObjectNo, state: &ObjectState) -> Attr {
     let core = &state.core;
     let dirty = match &state.content {
-        Content::Blocks(blocks) => blocks.dirty.len() as u64 * (BLOCK / 512),
+        ObjectContent::Blocks(blocks) => blocks.dirty.len() as u64 * (BLOCK / 512),
         _ => 0,
     };
     Attr {

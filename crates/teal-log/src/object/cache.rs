@@ -6,7 +6,7 @@
 //! 2. The table holds at most its cap, and records of at most [`CACHED_BYTES`], plus what is pinned
 //!    by being held elsewhere.
 
-use crate::object::state::{Object, ObjectRef};
+use crate::object::state::{CachedObject, ObjectRef};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ const SHARDS: usize = 64;
 const CACHED_BYTES: usize = 64 << 20;
 
 #[derive(Default)]
-struct Shard {
+struct CacheShard {
     objects: HashMap<ObjectNo, ObjectRef>,
     /// Sum of the lengths of their records.
     bytes: usize,
 }
 
-impl Shard {
+impl CacheShard {
     /// Keeps the objects that are held elsewhere, and of the rest as much as is said; hash order is
     /// as good as random.
-    fn keep(&mut self, most: usize, most_bytes: usize) {
+    fn evict_down_to(&mut self, most: usize, most_bytes: usize) {
         let (mut count, mut bytes) = (0, 0);
         self.objects.retain(|_, o| {
             let keep =
@@ -42,7 +42,7 @@ impl Shard {
 
 /// Each lock guards its shard; nothing else is done under it.
 pub(crate) struct ObjectCache {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<CacheShard>>,
     per_shard: usize,
 }
 
@@ -54,7 +54,7 @@ impl ObjectCache {
         }
     }
 
-    fn shard(&self, no: ObjectNo) -> &Mutex<Shard> {
+    fn shard(&self, no: ObjectNo) -> &Mutex<CacheShard> {
         &self.shards[(no.get() % SHARDS as u64) as usize]
     }
 
@@ -63,12 +63,12 @@ impl ObjectCache {
     }
 
     /// Adds an object, unless another thread was first: the one in the table is returned.
-    pub(crate) fn add(&self, object: Object) -> ObjectRef {
+    pub(crate) fn add_or_get(&self, object: CachedObject) -> ObjectRef {
         let mut shard = self.shard(object.no).lock();
         if shard.objects.len() >= self.per_shard
             || shard.bytes + object.record_len > CACHED_BYTES / SHARDS
         {
-            shard.keep(self.per_shard / 2, CACHED_BYTES / SHARDS / 2);
+            shard.evict_down_to(self.per_shard / 2, CACHED_BYTES / SHARDS / 2);
         }
         if let Some(first) = shard.objects.get(&object.no) {
             return Arc::clone(first);
@@ -87,9 +87,9 @@ impl ObjectCache {
     }
 
     /// Forgets every object that is not held elsewhere.
-    pub(crate) fn shrink(&self) {
+    pub(crate) fn evict_unheld(&self) {
         for shard in &self.shards {
-            shard.lock().keep(0, 0);
+            shard.lock().evict_down_to(0, 0);
         }
     }
 }
@@ -97,19 +97,20 @@ impl ObjectCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::inode::{Core, RECORD_MAX};
-    use crate::object::state::{Content, State};
+    use crate::format::inode::{InodeCore, RECORD_MAX};
+    use crate::object::state::{ObjectContent, ObjectState};
     use teal_types::FileType;
 
     #[test]
     fn large_records_do_not_pile_up() {
         let table = ObjectCache::new(16384);
-        let core = Core::decode(&[&[1, FileType::Fifo.code()], &[0; 126][..]].concat()).unwrap();
+        let core =
+            InodeCore::decode(&[&[1, FileType::Fifo.code()], &[0; 126][..]].concat()).unwrap();
         let mut held = Vec::new();
         for no in 0..5000 {
-            let object = table.add(Object::new(
+            let object = table.add_or_get(CachedObject::new(
                 ObjectNo::new(no),
-                State::new(core, Content::None),
+                ObjectState::new(core, ObjectContent::None),
                 RECORD_MAX,
             ));
             if no % 1000 == 0 {
@@ -123,7 +124,7 @@ mod tests {
                 .all(|object| Arc::ptr_eq(object, &table.get(object.no).unwrap())),
             "what is held stays"
         );
-        table.shrink();
+        table.evict_unheld();
         assert_eq!(
             table
                 .shards

@@ -2,11 +2,11 @@
 //! asked for, or all.
 
 use crate::error::StoreError;
-use crate::format::record::Sums;
+use crate::format::record::BatchSums;
 use crate::object::deferred::{DeferredDeltas, RedoPause};
 use crate::object::objects::ObjectStore;
 use crate::object::redo::ObjectRedo;
-use crate::object::state::{Object, State};
+use crate::object::state::{CachedObject, ObjectState};
 use crate::object::sweep;
 use crate::seeded::{Bug, bug};
 use crate::tree::page_bounds::PAGE;
@@ -18,10 +18,10 @@ const OBJECTS: usize = 8192;
 impl ObjectStore {
     /// Returns what the record that is going to end a batch says in sum, when all else of it is
     /// sealed and the segment table will count so many bytes as live.
-    pub(crate) fn sums(&self, live: u64) -> Sums {
+    pub(crate) fn batch_sums(&self, live: u64) -> BatchSums {
         let pages = self.ledger.memory_pages();
-        Sums {
-            objects: self.numbers.objects(),
+        BatchSums {
+            objects: self.numbers.object_count(),
             live: self.really_live(live),
             unfolded: self.unfolded.bytes() + pages * PAGE + self.deferred.reserve(),
         }
@@ -33,8 +33,8 @@ impl ObjectStore {
     }
 
     /// Leaves changes for later; the last record of the log gave these sums.
-    pub(crate) fn defer(&self, deltas: DeferredDeltas, sums: Sums) {
-        let live = self.segments.lock().live();
+    pub(crate) fn defer_changes(&self, deltas: DeferredDeltas, sums: BatchSums) {
+        let live = self.segments.lock().live_bytes();
         // A damaged store may say what it likes.
         let surplus = if bug(Bug::DeferredCounted) {
             0
@@ -42,7 +42,7 @@ impl ObjectStore {
             live.saturating_sub(sums.live)
         };
         let reserve = sums.unfolded.min(self.geometry.capacity());
-        self.deferred.start(deltas, surplus, reserve);
+        self.deferred.start_waiting(deltas, surplus, reserve);
     }
 
     /// Brings one object up to date.
@@ -81,14 +81,14 @@ impl ObjectStore {
             from = ObjectNo::new(last.get() + 1);
             // The lock is taken for one after another, so that an operation that wants one of them
             // need not wait for all.
-            sweep::objects(self, wanted, &mut |no, old| {
+            sweep::sweep_objects(self, wanted, &mut |no, old| {
                 let done = self.redo_listed(&mut self.deferred.lock(), no, old);
                 failed.extend(done.err().map(|e| (no, e)));
             });
         }
         self.reader.set_sweeping(false);
         if !failed.is_empty() {
-            self.deferred.keep(&failed);
+            self.deferred.keep_failed(&failed);
         }
         failed
     }
@@ -97,10 +97,10 @@ impl ObjectStore {
     /// is returned.
     pub(crate) fn pause_redo_for_checkpoint(&self) -> RedoPause<'_> {
         if bug(Bug::DeferredForgotten) {
-            self.deferred.forget();
+            self.deferred.forget_all();
         }
         self.redo_all_deferred();
-        self.deferred.pause()
+        self.deferred.pause_redo()
     }
 
     /// `old`: its old state, if that was read already.
@@ -108,7 +108,7 @@ impl ObjectStore {
         &self,
         list: &mut DeferredDeltas,
         no: ObjectNo,
-        old: Option<State>,
+        old: Option<ObjectState>,
     ) -> Result<(), StoreError> {
         let Some(deltas) = list.get(&no) else {
             return Ok(());
@@ -131,10 +131,12 @@ impl ObjectStore {
                 .transpose()?,
         };
         let mut redone = ObjectRedo::new(&self.reader, no, old);
-        deltas.iter().try_for_each(|delta| redone.redo(delta))?;
+        deltas
+            .iter()
+            .try_for_each(|delta| redone.redo_delta(delta))?;
         self.take_over(no, redone);
         list.remove(&no);
-        self.deferred.note(list);
+        self.deferred.publish_totals(list);
         Ok(())
     }
 
@@ -149,12 +151,13 @@ impl ObjectStore {
         } = redone;
         {
             let mut segments = self.segments.lock();
-            let before = segments.live() as i64;
+            let before = segments.live_bytes() as i64;
             born.iter().for_each(|extent| {
-                segments.add_live(extent.addr.byte(), extent.bytes(), extent.born)
+                segments.add_live(extent.addr.byte_offset(), extent.bytes(), extent.born)
             });
             Self::account_redone(&mut segments, &freed);
-            self.deferred.gave_back(before - segments.live() as i64);
+            self.deferred
+                .gave_back(before - segments.live_bytes() as i64);
         }
         if let Some(home) = map {
             self.inode_map.write().set(no, home);
@@ -162,7 +165,9 @@ impl ObjectStore {
         let Some(state) = state else { return };
         let record_len = state.home.map_or(0, |home| home.len as usize);
         let (is_unfolded, pages) = (state.unfolded, state.mem_pages());
-        let object = self.cache.add(Object::new(no, state, record_len));
+        let object = self
+            .cache
+            .add_or_get(CachedObject::new(no, state, record_len));
         if is_unfolded {
             let state = object.state.read();
             self.unfolded.insert(&object, &state);

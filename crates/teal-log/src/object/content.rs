@@ -6,21 +6,21 @@
 //! 2. The newest word on a block is the dirty map, else the extents, else it is a hole.
 
 use crate::error::StoreError;
-use crate::format::extent::{BLOCK_SECTORS, Mapped};
-use crate::iovec::Bytes;
-use crate::object::extents::Extents;
-use crate::object::gather::{Piece, SPAN_MAX, Stretch};
-use crate::object::state::{Blocks, Content, DirtyBlock, INLINE_DATA, State};
+use crate::format::extent::{BLOCK_SECTORS, MappedExtent};
+use crate::iovec::SharedBytes;
+use crate::object::extents::FileExtents;
+use crate::object::gather::{ReadPiece, ReadStretch, SPAN_MAX};
+use crate::object::state::{BlockContent, DirtyBlock, INLINE_DATA, ObjectContent, ObjectState};
 use crate::seeded::{Bug, bug};
-use crate::tree::freed::Freed;
-use crate::tree::reader::Reader;
+use crate::tree::freed::FreedSpace;
+use crate::tree::reader::CachedReader;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 /// From this many bytes on, the blocks of a write share memory.
 const TOGETHER: usize = 64 << 10;
 /// Whole blocks, copied: many into one piece of memory from which the disk takes them, few each
 /// into its own.
-fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<DirtyBlock> {
+fn dirty_blocks(src: &CachedReader, data: &[u8]) -> Vec<DirtyBlock> {
     if data.len() < TOGETHER {
         return data
             .chunks_exact(BLOCK as usize)
@@ -29,43 +29,43 @@ fn dirty_blocks(src: &Reader, data: &[u8]) -> Vec<DirtyBlock> {
     }
     let mut memory = src.buffers.lend(data.len());
     memory.copy_from_slice(data);
-    Bytes::split(memory, BLOCK as usize)
+    SharedBytes::split_into(memory, BLOCK as usize)
         .map(DirtyBlock::new)
         .collect()
 }
 
-impl State {
+impl ObjectState {
     /// Finds out where the bytes of a range lie. The range must lie inside the file.
-    pub(crate) fn plan(
+    pub(crate) fn plan_read(
         &self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         offset: u64,
         len: usize,
-    ) -> Result<Vec<Stretch>, StoreError> {
+    ) -> Result<Vec<ReadStretch>, StoreError> {
         match &self.content {
-            Content::Inline(data) => {
-                let bytes = Bytes::from(&data[offset as usize..offset as usize + len]);
-                Ok(vec![Stretch {
+            ObjectContent::Inline(data) => {
+                let bytes = SharedBytes::from(&data[offset as usize..offset as usize + len]);
+                Ok(vec![ReadStretch {
                     len,
-                    piece: Piece::Memory { bytes, from: 0 },
+                    piece: ReadPiece::Memory { bytes, from: 0 },
                 }])
             }
-            Content::Blocks(blocks) => blocks.plan(src, no, offset, len),
-            Content::None | Content::Dir(_) => Ok(Vec::new()),
+            ObjectContent::Blocks(blocks) => blocks.plan_read(src, no, offset, len),
+            ObjectContent::None | ObjectContent::Dir(_) => Ok(Vec::new()),
         }
     }
 
     /// Writes `data` at `offset` and grows the file if needed.
     pub(crate) fn write(
         &mut self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         offset: u64,
         data: &[u8],
     ) -> Result<(), StoreError> {
         let end = offset + data.len() as u64;
-        if let Content::Inline(bytes) = &mut self.content
+        if let ObjectContent::Inline(bytes) = &mut self.content
             && end <= INLINE_DATA
         {
             if bytes.len() < end as usize {
@@ -75,7 +75,7 @@ impl State {
             self.core.size = bytes.len() as u64;
             return Ok(());
         }
-        let blocks = self.blocks();
+        let blocks = self.blocks_mut();
         let (first, last) = (offset / BLOCK, end.div_ceil(BLOCK));
         blocks.extents.warm(src, first, last - first)?;
         let mut fresh = Vec::with_capacity((last - first) as usize);
@@ -95,7 +95,7 @@ impl State {
                 continue;
             }
             let to = end.min(start + BLOCK);
-            let mut bytes = blocks.load(src, no, block)?;
+            let mut bytes = blocks.load_block(src, no, block)?;
             bytes[(from - start) as usize..(to - start) as usize]
                 .copy_from_slice(&data[(from - offset) as usize..(to - offset) as usize]);
             fresh.push((block, bytes.into()));
@@ -110,12 +110,12 @@ impl State {
     /// Sets the length.
     pub(crate) fn set_size(
         &mut self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         size: u64,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
-        if let Content::Inline(bytes) = &mut self.content
+        if let ObjectContent::Inline(bytes) = &mut self.content
             && size <= INLINE_DATA
         {
             bytes.resize(size as usize, 0);
@@ -124,14 +124,14 @@ impl State {
         }
         if size == 0 {
             self.warm_shared(src)?;
-            self.drop_content(src, no, freed)?;
-            self.content = Content::Inline(Vec::new());
+            self.free_content(src, no, freed)?;
+            self.content = ObjectContent::Inline(Vec::new());
             self.cut = true;
             self.core.sectors = 0;
         } else if size < self.core.size {
             let old_end = self.core.size.div_ceil(BLOCK);
             self.zero_within(src, no, size, size.next_multiple_of(BLOCK))?;
-            self.drop_blocks(
+            self.free_blocks(
                 src,
                 no,
                 size.div_ceil(BLOCK),
@@ -139,26 +139,26 @@ impl State {
                 freed,
             )?;
         } else {
-            self.blocks();
+            self.blocks_mut();
         }
         self.core.size = size;
         Ok(())
     }
 
     /// Makes a range read as zeros and gives its whole blocks back; the length stays.
-    pub(crate) fn punch(
+    pub(crate) fn punch_hole(
         &mut self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         offset: u64,
         end: u64,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
         let end = end.min(self.core.size);
         if offset >= end {
             return Ok(());
         }
-        if let Content::Inline(bytes) = &mut self.content {
+        if let ObjectContent::Inline(bytes) = &mut self.content {
             bytes[offset as usize..end as usize].fill(0);
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl State {
         self.zero_within(src, no, offset, end.min(first * BLOCK))?;
         if last >= first {
             self.zero_within(src, no, (last * BLOCK).max(offset), end)?;
-            self.drop_blocks(src, no, first, last - first, freed)?;
+            self.free_blocks(src, no, first, last - first, freed)?;
         }
         Ok(())
     }
@@ -179,71 +179,71 @@ impl State {
     /// Zeroes a range inside one block, unless the block is a hole.
     fn zero_within(
         &mut self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         from: u64,
         to: u64,
     ) -> Result<(), StoreError> {
         let block = from / BLOCK;
-        let blocks = self.blocks();
+        let blocks = self.blocks_mut();
         if bug(Bug::TailNotZeroed) || from >= to || blocks.is_hole(src, no, block)? {
             return Ok(());
         }
         blocks.extents.warm(src, block, 1)?;
-        let mut bytes = blocks.load(src, no, block)?;
+        let mut bytes = blocks.load_block(src, no, block)?;
         let start = block * BLOCK;
         bytes[(from - start) as usize..(to - start) as usize].fill(0);
         blocks.dirty.insert(block, bytes.into());
         Ok(())
     }
 
-    fn drop_blocks(
+    fn free_blocks(
         &mut self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         first: u64,
         count: u64,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
         if count == 0 {
             return Ok(());
         }
         let from = freed.len();
-        let blocks = self.blocks();
+        let blocks = self.blocks_mut();
         blocks.extents.warm_shared(src, first, count)?;
-        let done = blocks.extents.remove(src, no, first, count, freed);
+        let done = blocks.extents.remove_range(src, no, first, count, freed);
         let mut tail = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut tail.split_off(&(first + count)));
         blocks.holes.push((first, count));
         let sectors: u64 = freed[from..].iter().map(|f| f.bytes() / SECTOR).sum();
         self.core.sectors = self.core.sectors.saturating_sub(sectors);
-        self.pages_freed(freed);
+        self.take_freed_pages(freed);
         done
     }
 
     /// Makes sure that giving back all content cannot fail for the counts of shared extents.
-    pub(crate) fn warm_shared(&self, src: &Reader) -> Result<(), StoreError> {
+    pub(crate) fn warm_shared(&self, src: &CachedReader) -> Result<(), StoreError> {
         match &self.content {
-            Content::Blocks(blocks) => blocks.extents.warm_shared(src, 0, u64::MAX),
+            ObjectContent::Blocks(blocks) => blocks.extents.warm_shared(src, 0, u64::MAX),
             _ => Ok(()),
         }
     }
 
     /// Gives back all content, pages included; what remains is not to be used.
-    pub(crate) fn drop_content(
+    pub(crate) fn free_content(
         &mut self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
         match &mut self.content {
-            Content::Blocks(Blocks {
-                extents: Extents::Tree(tree),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Tree(tree),
                 ..
             }) => {
                 let mut bad = false;
-                tree.destroy(src, &mut |_, value| match Mapped::decode(value) {
-                    Some(e) => freed.push(Freed::extent(&e)),
+                tree.destroy(src, &mut |_, value| match MappedExtent::decode(value) {
+                    Some(e) => freed.push(FreedSpace::of_extent(&e)),
                     None => bad = true,
                 })?;
                 if bad {
@@ -254,21 +254,21 @@ impl State {
                     });
                 }
             }
-            Content::Blocks(Blocks {
-                extents: Extents::Few(map),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Few(map),
                 ..
             }) => {
-                freed.extend(map.values().map(Freed::extent));
+                freed.extend(map.values().map(FreedSpace::of_extent));
             }
-            Content::Dir(crate::object::directory::Dir {
-                entries: crate::object::directory::Entries::Tree(tree),
+            ObjectContent::Dir(crate::object::directory::DirectoryContent {
+                entries: crate::object::directory::DirectoryEntries::Tree(tree),
                 ..
             }) => {
                 tree.destroy(src, &mut |_, _| {})?;
             }
-            Content::Dir(_) | Content::Inline(_) | Content::None => {}
+            ObjectContent::Dir(_) | ObjectContent::Inline(_) | ObjectContent::None => {}
         }
-        self.pages_freed(freed);
+        self.take_freed_pages(freed);
         Ok(())
     }
 
@@ -276,7 +276,7 @@ impl State {
     /// counts as a hole.
     pub(crate) fn seek(
         &self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         offset: u64,
         hole: bool,
@@ -285,7 +285,7 @@ impl State {
         if offset >= size {
             return Ok(None);
         }
-        let Content::Blocks(blocks) = &self.content else {
+        let ObjectContent::Blocks(blocks) = &self.content else {
             return Ok(Some(if hole { size } else { offset }));
         };
         let mut block = offset / BLOCK;
@@ -319,8 +319,8 @@ impl State {
     }
 }
 
-impl Blocks {
-    fn is_hole(&self, src: &Reader, no: ObjectNo, block: u64) -> Result<bool, StoreError> {
+impl BlockContent {
+    fn is_hole(&self, src: &CachedReader, no: ObjectNo, block: u64) -> Result<bool, StoreError> {
         if self.dirty.contains_key(&block) {
             return Ok(false);
         }
@@ -330,13 +330,13 @@ impl Blocks {
             .is_none_or(|(start, _)| start > block))
     }
 
-    fn plan(
+    fn plan_read(
         &self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         offset: u64,
         len: usize,
-    ) -> Result<Vec<Stretch>, StoreError> {
+    ) -> Result<Vec<ReadStretch>, StoreError> {
         let mut out = Vec::new();
         let end = offset + len as u64;
         let mut at = offset;
@@ -348,9 +348,9 @@ impl Blocks {
                 && *b == block
             {
                 let len = ((end - at) as usize).min(BLOCK as usize - from);
-                out.push(Stretch {
+                out.push(ReadStretch {
                     len,
-                    piece: Piece::Memory {
+                    piece: ReadPiece::Memory {
                         bytes: block_bytes.bytes().clone(),
                         from,
                     },
@@ -371,10 +371,10 @@ impl Blocks {
                     at = stop;
                     // Extents end after half a mebibyte at most; neighbours on the disk are read
                     // together.
-                    if let Some(Stretch {
+                    if let Some(ReadStretch {
                         len: before,
                         piece:
-                            Piece::Disk {
+                            ReadPiece::Disk {
                                 addr, stored, crcs, ..
                             },
                     }) = out.last_mut()
@@ -387,19 +387,19 @@ impl Blocks {
                         crcs.extend_from_slice(&part.crcs);
                         continue;
                     }
-                    let piece = Piece::Disk {
+                    let piece = ReadPiece::Disk {
                         addr: part.addr,
                         stored: u64::from(part.stored),
                         crcs: part.crcs.into_vec(),
                         from,
                     };
-                    out.push(Stretch { len, piece });
+                    out.push(ReadStretch { len, piece });
                 }
                 next => {
                     let stop = stop.min(next.map_or(u64::MAX, |(start, _)| start * BLOCK));
-                    out.push(Stretch {
+                    out.push(ReadStretch {
                         len: (stop - at) as usize,
-                        piece: Piece::Zero,
+                        piece: ReadPiece::Zero,
                     });
                     at = stop;
                 }
@@ -409,13 +409,13 @@ impl Blocks {
     }
 
     /// A copy of a block's newest content.
-    pub(crate) fn load(
+    pub(crate) fn load_block(
         &self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         block: u64,
     ) -> Result<Vec<u8>, StoreError> {
-        let plan = self.plan(src, no, block * BLOCK, BLOCK as usize)?;
-        Ok(src.gather(no, &plan)?.to_vec())
+        let plan = self.plan_read(src, no, block * BLOCK, BLOCK as usize)?;
+        Ok(src.gather_stretches(no, &plan)?.to_vec())
     }
 }

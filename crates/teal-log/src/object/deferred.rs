@@ -65,7 +65,7 @@ pub(crate) struct DeferredDelta {
 
 impl DeferredDelta {
     /// The delta, its prefix included.
-    pub(crate) fn delta(&self) -> Option<&[u8]> {
+    pub(crate) fn delta_bytes(&self) -> Option<&[u8]> {
         let from = (self.at as usize).checked_sub(PREFIX)?;
         let len = u32::from_le_bytes(self.body.get(from + 4..from + 8)?.try_into().ok()?);
         self.body.get(from..self.at as usize + len as usize)
@@ -73,7 +73,7 @@ impl DeferredDelta {
 
     /// Returns what a checkpoint that keeps it and the work that is left take, at most.
     fn kept_bytes(&self) -> u64 {
-        self.delta()
+        self.delta_bytes()
             .map_or(0, |delta| (PREFIX + KEPT + delta.len()) as u64)
             + 2 * PAGE
     }
@@ -168,18 +168,18 @@ impl DeferredRedo {
 
     /// Takes in all changes that wait, with what they will give back and what a checkpoint takes
     /// for them.
-    pub(crate) fn start(&self, deltas: DeferredDeltas, surplus: u64, reserve: u64) {
+    pub(crate) fn start_waiting(&self, deltas: DeferredDeltas, surplus: u64, reserve: u64) {
         self.surplus.store(surplus as i64, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
         self.leaves
             .store(changed_leaves(&deltas), Ordering::Relaxed);
         let mut list = self.list.lock();
         *list = deltas;
-        self.note(&list);
+        self.publish_totals(&list);
     }
 
     /// What is left cannot be brought up to date now: from here on what it takes is counted.
-    pub(crate) fn keep(&self, failed: &[(ObjectNo, StoreError)]) {
+    pub(crate) fn keep_failed(&self, failed: &[(ObjectNo, StoreError)]) {
         let list = self.list.lock();
         let kept = list.values().flatten().map(DeferredDelta::kept_bytes).sum();
         self.reserve.store(kept, Ordering::Relaxed);
@@ -188,10 +188,10 @@ impl DeferredRedo {
     }
 
     /// Forgets all changes: for a seeded bug only.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn forget_all(&self) {
         let mut list = self.list.lock();
         list.clear();
-        self.note(&list);
+        self.publish_totals(&list);
     }
 
     /// Notes that changes that waited have given so many bytes back, or have come to take some.
@@ -200,7 +200,7 @@ impl DeferredRedo {
     }
 
     /// Brings what is known without the lock up to date, after a change of the list.
-    pub(crate) fn note(&self, list: &DeferredDeltas) {
+    pub(crate) fn publish_totals(&self, list: &DeferredDeltas) {
         if list.is_empty() {
             self.surplus.store(0, Ordering::Relaxed);
             self.reserve.store(0, Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl DeferredRedo {
     }
 
     /// Lets nothing be brought up to date until the end of what is returned.
-    pub(crate) fn pause(&self) -> RedoPause<'_> {
+    pub(crate) fn pause_redo(&self) -> RedoPause<'_> {
         self.set_paused(true);
         RedoPause(self)
     }

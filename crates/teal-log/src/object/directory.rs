@@ -12,7 +12,7 @@
 //!    however many names there are, and is listed about in the order it was made in.
 
 use crate::error::StoreError;
-use crate::format::inode::Entry;
+use crate::format::inode::DirectoryEntry;
 use crate::format::page::{PagePtr, TreeKind};
 use crate::format::superblock::{GROUPED_NAMES, Superblock};
 use crate::tree::{PageSource, Tree};
@@ -25,16 +25,16 @@ use teal_types::{Name, ObjectNo};
 const COLLISION_BITS: u32 = 7;
 
 #[derive(Debug)]
-pub(crate) enum Entries {
-    Few(BTreeMap<u64, Entry>),
+pub(crate) enum DirectoryEntries {
+    Few(BTreeMap<u64, DirectoryEntry>),
     Tree(Tree),
 }
 
 /// A directory's entries, and which of them the open batch changed.
 #[derive(Debug)]
-pub(crate) struct Dir {
-    pub(crate) entries: Entries,
-    pub(crate) changed: BTreeMap<u64, Option<Entry>>,
+pub(crate) struct DirectoryContent {
+    pub(crate) entries: DirectoryEntries,
+    pub(crate) changed: BTreeMap<u64, Option<DirectoryEntry>>,
 }
 
 /// Characters at the end of a name, its extension apart, that do not tell groups apart.
@@ -52,14 +52,14 @@ pub(crate) struct NameHash {
 }
 
 impl NameHash {
-    pub(crate) fn of(sb: &Superblock) -> Self {
+    pub(crate) fn of_store(sb: &Superblock) -> Self {
         Self {
             seed: sb.hash_seed,
             is_grouped: sb.incompatible & GROUPED_NAMES != 0,
         }
     }
 
-    fn hash(&self, bytes: &[u8]) -> u64 {
+    fn hash_bytes(&self, bytes: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.seed);
         hasher.write(bytes);
         hasher.finish()
@@ -70,9 +70,9 @@ impl NameHash {
         let name = name.as_bytes();
         let hash = if self.is_grouped {
             let bits = u64::BITS - IN_GROUP_BITS;
-            (self.hash(group(name)) >> 32) << IN_GROUP_BITS | self.hash(name) >> bits
+            (self.hash_bytes(group_of(name)) >> 32) << IN_GROUP_BITS | self.hash_bytes(name) >> bits
         } else {
-            self.hash(name) >> 8
+            self.hash_bytes(name) >> 8
         };
         hash.max(1) << COLLISION_BITS
     }
@@ -80,7 +80,7 @@ impl NameHash {
 
 /// Returns what names made one after the other mostly share: all but the last characters and the
 /// extension.
-fn group(name: &[u8]) -> &[u8] {
+fn group_of(name: &[u8]) -> &[u8] {
     let dot = name
         .iter()
         .rposition(|byte| *byte == b'.')
@@ -89,10 +89,10 @@ fn group(name: &[u8]) -> &[u8] {
     &stem[..stem.len().saturating_sub(GROUPED)]
 }
 
-impl Dir {
+impl DirectoryContent {
     pub(crate) fn new() -> Self {
         Self {
-            entries: Entries::Few(BTreeMap::new()),
+            entries: DirectoryEntries::Few(BTreeMap::new()),
             changed: BTreeMap::new(),
         }
     }
@@ -100,13 +100,13 @@ impl Dir {
     pub(crate) fn with_root(object: ObjectNo, root: PagePtr) -> Self {
         let tree = Tree::with_root(TreeKind::Directory, object, Some(root));
         Self {
-            entries: Entries::Tree(tree),
+            entries: DirectoryEntries::Tree(tree),
             changed: BTreeMap::new(),
         }
     }
 
-    fn decode(no: ObjectNo, cookie: u64, value: &[u8]) -> Result<Entry, StoreError> {
-        Entry::decode_at(cookie, value).ok_or(StoreError::Corrupt {
+    fn decode_entry(no: ObjectNo, cookie: u64, value: &[u8]) -> Result<DirectoryEntry, StoreError> {
+        DirectoryEntry::decode_at(cookie, value).ok_or(StoreError::Corrupt {
             what: "a directory entry",
             at: 0,
             object: Some(no),
@@ -114,13 +114,13 @@ impl Dir {
     }
 
     /// The entry called `name` and its cookie.
-    pub(crate) fn find(
+    pub(crate) fn find_entry(
         &self,
         src: &dyn PageSource,
         no: ObjectNo,
         names: NameHash,
         name: &Name,
-    ) -> Result<Option<(u64, Entry)>, StoreError> {
+    ) -> Result<Option<(u64, DirectoryEntry)>, StoreError> {
         let from = names.first_cookie(name);
         let mut found = None;
         self.each_from(src, no, from, &mut |cookie, entry| {
@@ -137,12 +137,12 @@ impl Dir {
     }
 
     /// Adds an entry that is not there yet.
-    pub(crate) fn insert(
+    pub(crate) fn insert_entry(
         &mut self,
         src: &dyn PageSource,
         no: ObjectNo,
         names: NameHash,
-        entry: Entry,
+        entry: DirectoryEntry,
     ) -> Result<u64, StoreError> {
         let from = names.first_cookie(&entry.name);
         let mut cookie = from;
@@ -160,41 +160,41 @@ impl Dir {
                 "a directory's number of names with one hash",
             ));
         }
-        self.set(src, no, cookie, entry)?;
+        self.set_entry(src, no, cookie, entry)?;
         Ok(cookie)
     }
 
     /// Sets the entry of a cookie.
-    pub(crate) fn set(
+    pub(crate) fn set_entry(
         &mut self,
         src: &dyn PageSource,
         no: ObjectNo,
         cookie: u64,
-        entry: Entry,
-    ) -> Result<Option<Entry>, StoreError> {
+        entry: DirectoryEntry,
+    ) -> Result<Option<DirectoryEntry>, StoreError> {
         let old = match &mut self.entries {
-            Entries::Few(map) => map.insert(cookie, entry.clone()),
-            Entries::Tree(tree) => match tree.insert(src, cookie, &entry.encode())? {
-                Some(value) => Some(Self::decode(no, cookie, &value)?),
+            DirectoryEntries::Few(map) => map.insert(cookie, entry.clone()),
+            DirectoryEntries::Tree(tree) => match tree.insert(src, cookie, &entry.encode())? {
+                Some(value) => Some(Self::decode_entry(no, cookie, &value)?),
                 None => None,
             },
         };
         self.changed.insert(cookie, Some(entry));
-        self.outgrow(src, no)?;
+        self.move_to_tree(src, no)?;
         Ok(old)
     }
 
     /// Removes the entry of a cookie.
-    pub(crate) fn remove(
+    pub(crate) fn remove_entry(
         &mut self,
         src: &dyn PageSource,
         no: ObjectNo,
         cookie: u64,
-    ) -> Result<Option<Entry>, StoreError> {
+    ) -> Result<Option<DirectoryEntry>, StoreError> {
         let old = match &mut self.entries {
-            Entries::Few(map) => map.remove(&cookie),
-            Entries::Tree(tree) => match tree.remove(src, cookie)? {
-                Some(value) => Some(Self::decode(no, cookie, &value)?),
+            DirectoryEntries::Few(map) => map.remove(&cookie),
+            DirectoryEntries::Tree(tree) => match tree.remove(src, cookie)? {
+                Some(value) => Some(Self::decode_entry(no, cookie, &value)?),
                 None => None,
             },
         };
@@ -202,8 +202,8 @@ impl Dir {
         Ok(old)
     }
 
-    fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
-        let Entries::Few(map) = &mut self.entries else {
+    fn move_to_tree(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
+        let DirectoryEntries::Few(map) = &mut self.entries else {
             return Ok(());
         };
         if map
@@ -218,7 +218,7 @@ impl Dir {
         for (cookie, entry) in map.iter() {
             tree.insert(src, *cookie, &entry.encode())?;
         }
-        self.entries = Entries::Tree(tree);
+        self.entries = DirectoryEntries::Tree(tree);
         Ok(())
     }
 
@@ -228,10 +228,10 @@ impl Dir {
         src: &dyn PageSource,
         no: ObjectNo,
         from: u64,
-        visit: &mut dyn FnMut(u64, Entry) -> Result<ControlFlow<()>, StoreError>,
+        visit: &mut dyn FnMut(u64, DirectoryEntry) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
         match &self.entries {
-            Entries::Few(map) => {
+            DirectoryEntries::Few(map) => {
                 for (cookie, entry) in map.range(from..) {
                     if visit(*cookie, entry.clone())?.is_break() {
                         break;
@@ -239,8 +239,8 @@ impl Dir {
                 }
                 Ok(())
             }
-            Entries::Tree(tree) => tree.scan(src, from, &mut |cookie, value| {
-                visit(cookie, Self::decode(no, cookie, value)?)
+            DirectoryEntries::Tree(tree) => tree.scan(src, from, &mut |cookie, value| {
+                visit(cookie, Self::decode_entry(no, cookie, value)?)
             }),
         }
     }

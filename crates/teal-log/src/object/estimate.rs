@@ -30,7 +30,7 @@ impl ObjectStore {
 
     /// The same, with so many bytes and leaves of the inode map for what is not up to date.
     pub(crate) fn fold_with(&self, reserve: u64, leaves: u64) -> u64 {
-        let objects = self.numbers.objects();
+        let objects = self.numbers.object_count();
         // One lock at a time: a checkpoint takes them in the other order.
         let unfolded = self.unfolded.leaves();
         let changed = self.inode_map.read().changed_leaves();
@@ -54,7 +54,7 @@ impl ObjectStore {
 
     /// Pages of the inode map above its leaves, at most.
     pub(crate) fn pages_above(&self) -> u64 {
-        let objects = self.numbers.objects();
+        let objects = self.numbers.object_count();
         objects
             .div_ceil(1000)
             .min(self.numbers.next_object() / SPANNED)
@@ -65,11 +65,11 @@ impl ObjectStore {
     /// most.
     fn shared_bytes(&self) -> u64 {
         let shared = &self.reader.shared;
-        if shared.is_empty() && shared.takes() == 0 {
+        if shared.is_empty() && shared.bytes_taken() == 0 {
             return 0;
         }
         // Two counts for each block that replaces parts.
-        shared.takes() + self.ledger.batch_bytes() / COUNTS_PART
+        shared.bytes_taken() + self.ledger.batch_bytes() / COUNTS_PART
     }
 
     /// Returns what the usage table and the roots take in a checkpoint, at most.
@@ -88,7 +88,7 @@ impl ObjectStore {
     pub(crate) fn warm_takes(&self) -> u64 {
         let gathered = self.ledger.batch_bytes();
         let unfolded = self.unfolded.len();
-        let open = self.open.objects();
+        let open = self.open.object_count();
         let items = (unfolded + open) as u64;
         let map = items * (SMALL_PAGE + MAP_ITEM) + LEVELS * PAGE;
         let fold = self.fold_in_memory() + self.deferred.reserve() + map;

@@ -5,22 +5,22 @@
 //!    segment table and the table of shared extents.
 
 use crate::error::StoreError;
-use crate::format::extent::Mapped;
+use crate::format::extent::MappedExtent;
 use crate::format::page::{PagePtr, TreeKind};
-use crate::tree::freed::Freed;
-use crate::tree::reader::Reader;
+use crate::tree::freed::FreedSpace;
+use crate::tree::reader::CachedReader;
 use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use teal_types::{ObjectNo, Sector};
 
 #[derive(Debug)]
-pub(crate) enum Extents {
-    Few(BTreeMap<u64, Mapped>),
+pub(crate) enum FileExtents {
+    Few(BTreeMap<u64, MappedExtent>),
     Tree(Tree),
 }
 
-fn bad(object: u64, at: Sector) -> StoreError {
+fn damaged_extent(object: u64, at: Sector) -> StoreError {
     StoreError::Corrupt {
         what: "an extent",
         at: at.get(),
@@ -28,19 +28,20 @@ fn bad(object: u64, at: Sector) -> StoreError {
     }
 }
 
-impl Default for Extents {
+impl Default for FileExtents {
     fn default() -> Self {
         Self::Few(BTreeMap::new())
     }
 }
 
-impl Extents {
+impl FileExtents {
     pub(crate) fn with_root(object: ObjectNo, root: PagePtr) -> Self {
         Self::Tree(Tree::with_root(TreeKind::Extents, object, Some(root)))
     }
 
-    fn decode(object: ObjectNo, block: u64, value: &[u8]) -> Result<Mapped, StoreError> {
-        Mapped::decode_at(block, value).ok_or_else(|| bad(object.get(), Sector::new(0)))
+    fn decode_item(object: ObjectNo, block: u64, value: &[u8]) -> Result<MappedExtent, StoreError> {
+        MappedExtent::decode_at(block, value)
+            .ok_or_else(|| damaged_extent(object.get(), Sector::new(0)))
     }
 
     /// The extent that holds `block`, else the first one after it, with its first block.
@@ -49,14 +50,14 @@ impl Extents {
         src: &dyn PageSource,
         no: ObjectNo,
         block: u64,
-    ) -> Result<Option<(u64, Mapped)>, StoreError> {
+    ) -> Result<Option<(u64, MappedExtent)>, StoreError> {
         let before = match self {
             Self::Few(map) => map
                 .range(..=block)
                 .next_back()
                 .map(|(k, v)| (*k, v.clone())),
             Self::Tree(tree) => match tree.at_or_before(src, block)? {
-                Some((k, v)) => Some((k, Self::decode(no, k, &v)?)),
+                Some((k, v)) => Some((k, Self::decode_item(no, k, &v)?)),
                 None => None,
             },
         };
@@ -68,13 +69,18 @@ impl Extents {
         Ok(match self {
             Self::Few(map) => map.range(block..).next().map(|(k, v)| (*k, v.clone())),
             Self::Tree(tree) => match tree.at_or_after(src, block)? {
-                Some((k, v)) => Some((k, Self::decode(no, k, &v)?)),
+                Some((k, v)) => Some((k, Self::decode_item(no, k, &v)?)),
                 None => None,
             },
         })
     }
 
-    fn put(&mut self, src: &dyn PageSource, block: u64, extent: Mapped) -> Result<(), StoreError> {
+    fn put_extent(
+        &mut self,
+        src: &dyn PageSource,
+        block: u64,
+        extent: MappedExtent,
+    ) -> Result<(), StoreError> {
         match self {
             Self::Few(map) => {
                 map.insert(block, extent);
@@ -88,7 +94,7 @@ impl Extents {
         Ok(())
     }
 
-    fn take(&mut self, src: &dyn PageSource, block: u64) -> Result<(), StoreError> {
+    fn take_extent(&mut self, src: &dyn PageSource, block: u64) -> Result<(), StoreError> {
         match self {
             Self::Few(map) => {
                 map.remove(&block);
@@ -101,13 +107,13 @@ impl Extents {
     }
 
     /// Makes `count` blocks from `block` a hole.
-    pub(crate) fn remove(
+    pub(crate) fn remove_range(
         &mut self,
         src: &dyn PageSource,
         no: ObjectNo,
         block: u64,
         count: u64,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
         let end = block.saturating_add(count);
         while let Some((start, extent)) = self
@@ -115,16 +121,16 @@ impl Extents {
             .filter(|(start, _)| *start < end)
         {
             let stop = start + extent.blocks();
-            self.take(src, start)?;
+            self.take_extent(src, start)?;
             if start < block {
-                self.put(src, start, extent.slice(0, block - start))?;
+                self.put_extent(src, start, extent.slice(0, block - start))?;
             }
             if stop > end {
-                self.put(src, end, extent.slice(end - start, stop - end))?;
+                self.put_extent(src, end, extent.slice(end - start, stop - end))?;
             }
             let (from, to) = (start.max(block), stop.min(end));
             let left = i32::from(start < block) + i32::from(stop > end);
-            freed.push(Freed::part(
+            freed.push(FreedSpace::of_part(
                 &extent.slice(from - start, to - from),
                 left - 1,
             ));
@@ -135,16 +141,16 @@ impl Extents {
     /// Lets `extent` hold the blocks from `block` on. Few extents stay few, however large, until
     /// they [outgrow](Self::outgrow) the inode: a batch that writes the whole record must find them
     /// there.
-    pub(crate) fn replace(
+    pub(crate) fn replace_range(
         &mut self,
         src: &dyn PageSource,
         no: ObjectNo,
         block: u64,
-        extent: Mapped,
-        freed: &mut Vec<Freed>,
+        extent: MappedExtent,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
-        self.remove(src, no, block, extent.blocks(), freed)?;
-        self.put(src, block, extent)
+        self.remove_range(src, no, block, extent.blocks(), freed)?;
+        self.put_extent(src, block, extent)
     }
 
     /// The parts of shared extents that begin in these ranges. After [`warm`](Self::warm)ing them
@@ -154,7 +160,7 @@ impl Extents {
         src: &dyn PageSource,
         no: ObjectNo,
         mut ranges: Vec<(u64, u64)>,
-    ) -> Result<Vec<(u64, Mapped)>, StoreError> {
+    ) -> Result<Vec<(u64, MappedExtent)>, StoreError> {
         ranges.sort_unstable();
         let mut found = Vec::new();
         let mut behind = 0;
@@ -167,30 +173,40 @@ impl Extents {
             match self {
                 Self::Few(map) => found.extend(map.range(from..to).map(|(k, v)| (*k, v.clone()))),
                 Self::Tree(tree) => tree.range(src, from, to - 1, &mut |k, v| {
-                    found.push((k, Self::decode(no, k, v)?));
+                    found.push((k, Self::decode_item(no, k, v)?));
                     Ok(ControlFlow::Continue(()))
                 })?,
             }
         }
-        found.retain(|(_, extent)| extent.own().is_none());
+        found.retain(|(_, extent)| extent.as_own().is_none());
         Ok(found)
     }
 
     /// Moves extents that are too many for an inode record into a tree.
-    pub(crate) fn outgrow(&mut self, src: &dyn PageSource, no: ObjectNo) -> Result<(), StoreError> {
+    pub(crate) fn move_to_tree(
+        &mut self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+    ) -> Result<(), StoreError> {
         let Self::Few(map) = self else { return Ok(()) };
-        if map.values().map(Mapped::item_len).sum::<usize>() <= crate::format::inode::INLINE_CONTENT
+        if map.values().map(MappedExtent::item_len).sum::<usize>()
+            <= crate::format::inode::INLINE_CONTENT
         {
             return Ok(());
         }
         let map = std::mem::take(map);
         *self = Self::Tree(Tree::new(TreeKind::Extents, no));
         map.into_iter()
-            .try_for_each(|(block, extent)| self.put(src, block, extent))
+            .try_for_each(|(block, extent)| self.put_extent(src, block, extent))
     }
 
     /// Makes sure that changing these blocks later does no I/O.
-    pub(crate) fn warm(&mut self, src: &Reader, block: u64, count: u64) -> Result<(), StoreError> {
+    pub(crate) fn warm(
+        &mut self,
+        src: &CachedReader,
+        block: u64,
+        count: u64,
+    ) -> Result<(), StoreError> {
         self.warm_shared(src, block, count)?;
         match self {
             Self::Few(_) => Ok(()),
@@ -202,7 +218,7 @@ impl Extents {
     /// and cannot fail.
     pub(crate) fn warm_shared(
         &self,
-        src: &Reader,
+        src: &CachedReader,
         block: u64,
         count: u64,
     ) -> Result<(), StoreError> {
@@ -219,7 +235,7 @@ impl Extents {
             .at_or_after(src, no, at)?
             .filter(|(start, _)| *start < end)
         {
-            if let Mapped::Shared(slice) = &extent {
+            if let MappedExtent::Shared(slice) = &extent {
                 src.shared.warm(src, slice.id)?;
             }
             at = start + extent.blocks();

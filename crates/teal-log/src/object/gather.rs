@@ -4,8 +4,8 @@
 use crate::error::StoreError;
 use crate::format::checksum::crc_matches;
 use crate::format::extent::BLOCK_SECTORS;
-use crate::iovec::{Bytes, Parts};
-use crate::tree::reader::Reader;
+use crate::iovec::{ScatteredBytes, SharedBytes};
+use crate::tree::reader::CachedReader;
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
 
 /// Two pieces on the disk this near to each other are read at once, up to so many bytes.
@@ -14,9 +14,9 @@ pub(crate) const SPAN_MAX: u64 = 2 << 20;
 
 /// Where a stretch of a read comes from.
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
+pub(crate) enum ReadPiece {
     Memory {
-        bytes: Bytes,
+        bytes: SharedBytes,
         from: usize,
     },
     /// Blocks that lie together on the disk; `crcs` one for each.
@@ -31,22 +31,22 @@ pub(crate) enum Piece {
 
 /// A stretch of a read and its length in bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct Stretch {
+pub(crate) struct ReadStretch {
     pub(crate) len: usize,
-    pub(crate) piece: Piece,
+    pub(crate) piece: ReadPiece,
 }
 
 /// Returns how many of the first stretches lie so near each other on the disk that one read takes
 /// them all: between the content of two records lie a body and a header.
-fn near(plan: &[Stretch]) -> usize {
-    let place = |stretch: &Stretch| match &stretch.piece {
-        Piece::Disk { addr, stored, .. } => Some((addr.get(), addr.get() + stored)),
+fn count_near(plan: &[ReadStretch]) -> usize {
+    let place = |stretch: &ReadStretch| match &stretch.piece {
+        ReadPiece::Disk { addr, stored, .. } => Some((addr.get(), addr.get() + stored)),
         _ => None,
     };
     let Some((first, _)) = plan.first().and_then(place) else {
         return 1;
     };
-    let is_near = |pair: &&[Stretch]| match (place(&pair[0]), place(&pair[1])) {
+    let is_near = |pair: &&[ReadStretch]| match (place(&pair[0]), place(&pair[1])) {
         (Some((_, end)), Some((next, stop))) => {
             next >= end && next - end <= GAP_SECTORS && (stop - first) * SECTOR <= SPAN_MAX
         }
@@ -56,23 +56,31 @@ fn near(plan: &[Stretch]) -> usize {
 }
 
 /// The first of these blocks that does not match its checksum.
-fn damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
+fn first_damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
     let mut blocks = bytes.chunks(BLOCK as usize).zip(crcs);
     blocks
         .position(|(block, sum)| !crc_matches(block, *sum))
         .map(|i| i as u64)
 }
 
-impl Reader {
+impl CachedReader {
     /// The bytes of a planned read, every block of it checked.
-    pub(crate) fn gather(&self, no: ObjectNo, plan: &[Stretch]) -> Result<Parts, StoreError> {
-        let mut out = Parts::default();
+    pub(crate) fn gather_stretches(
+        &self,
+        no: ObjectNo,
+        plan: &[ReadStretch],
+    ) -> Result<ScatteredBytes, StoreError> {
+        let mut out = ScatteredBytes::default();
         let mut rest = plan;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(near(rest));
-            let span = if now.len() > 1 { self.span(now) } else { None };
+            let (now, later) = rest.split_at(count_near(rest));
+            let span = if now.len() > 1 {
+                self.read_span(now)
+            } else {
+                None
+            };
             now.iter()
-                .try_for_each(|stretch| self.fetch(no, stretch, span.as_ref(), &mut out))?;
+                .try_for_each(|stretch| self.fetch_stretch(no, stretch, span.as_ref(), &mut out))?;
             rest = later;
         }
         Ok(out)
@@ -80,33 +88,34 @@ impl Reader {
 
     /// Returns what lies from the first to the last of these stretches, unchecked; `None` when it
     /// cannot be read at once.
-    fn span(&self, stretches: &[Stretch]) -> Option<(Sector, Bytes)> {
+    fn read_span(&self, stretches: &[ReadStretch]) -> Option<(Sector, SharedBytes)> {
         let (first, last) = (&stretches.first()?.piece, &stretches.last()?.piece);
-        let (Piece::Disk { addr: start, .. }, Piece::Disk { addr, stored, .. }) = (first, last)
+        let (ReadPiece::Disk { addr: start, .. }, ReadPiece::Disk { addr, stored, .. }) =
+            (first, last)
         else {
             return None;
         };
         let mut memory = self
             .buffers
             .lend(((addr.get() + stored - start.get()) * SECTOR) as usize);
-        self.raw(*start, &mut memory).ok()?;
+        self.read_raw(*start, &mut memory).ok()?;
         Some((*start, memory.into()))
     }
 
-    fn fetch(
+    fn fetch_stretch(
         &self,
         no: ObjectNo,
-        stretch: &Stretch,
-        span: Option<&(Sector, Bytes)>,
-        out: &mut Parts,
+        stretch: &ReadStretch,
+        span: Option<&(Sector, SharedBytes)>,
+        out: &mut ScatteredBytes,
     ) -> Result<(), StoreError> {
         let have = match &stretch.piece {
-            Piece::Zero => 0,
-            Piece::Memory { bytes, from } => {
-                out.push(bytes.part(*from, stretch.len));
+            ReadPiece::Zero => 0,
+            ReadPiece::Memory { bytes, from } => {
+                out.push(bytes.subslice(*from, stretch.len));
                 stretch.len
             }
-            Piece::Disk {
+            ReadPiece::Disk {
                 addr,
                 stored,
                 crcs,
@@ -114,19 +123,20 @@ impl Reader {
             } => {
                 let bytes = (stored * SECTOR) as usize;
                 let have = bytes.saturating_sub(*from).min(stretch.len);
-                let held =
-                    span.map(|(start, all)| all.part((addr.byte() - start.byte()) as usize, bytes));
+                let held = span.map(|(start, all)| {
+                    all.subslice((addr.byte_offset() - start.byte_offset()) as usize, bytes)
+                });
                 // What is still on its way to the disk is found by itself.
-                let held = match held.filter(|held| damaged(held, crcs).is_none()) {
+                let held = match held.filter(|held| first_damaged(held, crcs).is_none()) {
                     Some(held) => held,
                     None => {
                         let mut memory = self.buffers.lend(bytes);
-                        self.content(no, *addr, crcs, &mut memory)?;
+                        self.read_blocks(no, *addr, crcs, &mut memory)?;
                         memory.into()
                     }
                 };
                 if have > 0 {
-                    out.push(held.part(*from, have));
+                    out.push(held.subslice(*from, have));
                 }
                 have
             }
@@ -143,21 +153,21 @@ impl Reader {
 
     /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and
     /// checks each.
-    fn content(
+    fn read_blocks(
         &self,
         no: ObjectNo,
         addr: Sector,
         crcs: &[u32],
         out: &mut [u8],
     ) -> Result<(), StoreError> {
-        if self.nearby(addr, out) {
-            if damaged(out, crcs).is_none() {
+        if self.read_nearby(addr, out) {
+            if first_damaged(out, crcs).is_none() {
                 return Ok(());
             }
-            self.drop_chunks(addr.byte(), out.len());
+            self.drop_chunks(addr.byte_offset(), out.len());
         }
-        self.raw(addr, out)?;
-        match damaged(out, crcs) {
+        self.read_raw(addr, out)?;
+        match first_damaged(out, crcs) {
             None => Ok(()),
             Some(i) => {
                 let at = addr.get() + i * BLOCK_SECTORS;

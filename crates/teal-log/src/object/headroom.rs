@@ -3,7 +3,7 @@
 //! The sums here are the invariants of [`reclaim`](crate::store::reclaim) in figures.
 
 use crate::object::objects::ObjectStore;
-use crate::space::cost::Purpose;
+use crate::space::cost::SpacePurpose;
 use crate::space::reserves::Reserves;
 
 /// What may still be promised, in bytes; below nothing when more is taken than should be.
@@ -17,7 +17,7 @@ pub(crate) struct Headroom {
 
 impl Headroom {
     /// Returns what can be both written and kept.
-    pub(crate) fn least(self) -> i64 {
+    pub(crate) fn smaller_bound(self) -> i64 {
         self.to_keep.min(self.to_write)
     }
 }
@@ -32,17 +32,18 @@ impl ObjectStore {
     /// The same, if so many segments were in use.
     pub(crate) fn cleaner_bytes_with(&self, segments_in_use: u64) -> u64 {
         self.reserves
-            .of_cleaner(segments_in_use, self.numbers.objects())
+            .of_cleaner(segments_in_use, self.numbers.object_count())
     }
 
     /// Returns what may be promised to operations that grow the store.
     pub(crate) fn headroom(&self) -> Headroom {
         let batch = self.ledger.batch_bytes() as i64;
-        let promised = self.ledger.promised() as i64;
+        let promised = self.ledger.promised_bytes() as i64;
         let fold = self.fold_bytes() as i64;
         let relocated = self.relocating_bytes() as i64;
         let segments = self.segments.lock();
-        let kept = self.really_live(segments.live()) + Reserves::of_objects(self.numbers.objects());
+        let kept = self.really_live(segments.live_bytes())
+            + Reserves::of_objects(self.numbers.object_count());
         let capacity = self.geometry.capacity() - self.reserves.of_capacity();
         let unkept = capacity as i64 - kept as i64;
         // What the cleaner has in hand comes out of what is set aside for it, and comes back.
@@ -58,13 +59,13 @@ impl ObjectStore {
     /// Returns what may be promised for a purpose. Giving back and overwriting may use a part of
     /// the reserve of the capacity, but of what can be written now only giving back may, a quarter
     /// of the cleaner's: the rest is the way out when all is full.
-    pub(crate) fn headroom_for(&self, purpose: Purpose) -> Headroom {
+    pub(crate) fn headroom_for(&self, purpose: SpacePurpose) -> Headroom {
         let growing = self.headroom();
         let reserve = self.reserves.of_capacity() as i64;
         let (of_reserve, of_cleaner) = match purpose {
-            Purpose::Grows => (0, 0),
-            Purpose::Replaces => (reserve / 4, 0),
-            Purpose::Frees => (reserve / 2, self.cleaner_bytes() as i64 * 3 / 4),
+            SpacePurpose::Grows => (0, 0),
+            SpacePurpose::Replaces => (reserve / 4, 0),
+            SpacePurpose::Frees => (reserve / 2, self.cleaner_bytes() as i64 * 3 / 4),
         };
         Headroom {
             to_keep: growing.to_keep + of_reserve,
@@ -74,12 +75,12 @@ impl ObjectStore {
 
     /// Returns the bytes that are in the open batch and only change their place.
     pub(crate) fn relocating_bytes(&self) -> u64 {
-        self.ledger.relocated_bytes() + self.reader.shared.moving_takes()
+        self.ledger.relocated_bytes() + self.reader.shared.moving_bytes()
     }
 
     /// Sets the budget of promises from the real room.
     pub(crate) fn refresh_budget(&self) {
-        let budget = self.headroom().least();
+        let budget = self.headroom().smaller_bound();
         // From here on it is counted.
         self.reader.shared.take_growth();
         self.ledger.set_budget(budget);

@@ -10,13 +10,13 @@ use teal_types::{Lsn, ObjectNo};
 
 /// See the module. Each counter is an atomic of its own.
 #[derive(Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct NumberAllocator {
     next_object: AtomicU64,
     next_lsn: AtomicU64,
     objects: AtomicI64,
 }
 
-impl Numbers {
+impl NumberAllocator {
     pub(crate) fn new(next_object: u64, next_lsn: Lsn, objects: u64) -> Self {
         Self {
             next_object: AtomicU64::new(next_object),
@@ -31,7 +31,7 @@ impl Numbers {
     }
 
     /// Notes that an object has this number: the next ones are above it.
-    pub(crate) fn object_seen(&self, no: ObjectNo) {
+    pub(crate) fn raise_above_object(&self, no: ObjectNo) {
         self.next_object.fetch_max(no.get() + 1, Relaxed);
     }
 
@@ -46,7 +46,7 @@ impl Numbers {
     }
 
     /// Notes that the log has an operation of this number: the next ones are above it.
-    pub(crate) fn lsn_seen(&self, lsn: Lsn) {
+    pub(crate) fn raise_above_lsn(&self, lsn: Lsn) {
         self.next_lsn.fetch_max(lsn.get() + 1, Relaxed);
     }
 
@@ -69,7 +69,7 @@ impl Numbers {
     }
 
     /// Returns how many objects there are. A damaged store may have counted too few.
-    pub(crate) fn objects(&self) -> u64 {
+    pub(crate) fn object_count(&self) -> u64 {
         self.objects.load(Relaxed).max(0) as u64
     }
 }

@@ -11,28 +11,28 @@
 //! | `inode_map`, `orphans`, `notes`, the table of shared extents | their trees | reads of their pages |
 //! | `segments`, the lists of the open batch and of what is unfolded | what they are called | nothing |
 
-use crate::counters::add;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
-use crate::format::delta::Roots;
+use crate::format::delta::CheckpointRoots;
 use crate::format::geometry::Geometry;
-use crate::format::imap::Home;
+use crate::format::imap::RecordHome;
 use crate::format::page::{STORE_WIDE, TreeKind};
 use crate::format::superblock::Superblock;
 use crate::object::cache::ObjectCache;
 use crate::object::deferred::DeferredRedo;
 use crate::object::directory::NameHash;
-use crate::object::numbers::Numbers;
+use crate::object::numbers::NumberAllocator;
 use crate::object::open_batch::OpenBatch;
-use crate::object::state::{Object, ObjectRef, State};
+use crate::object::state::{CachedObject, ObjectRef, ObjectState};
 use crate::object::unfolded::UnfoldedObjects;
 use crate::space::host::HostAllocation;
-use crate::space::ledger::{Charge, SpaceLedger};
+use crate::space::ledger::{SpaceCharge, SpaceLedger};
 use crate::space::reserves::Reserves;
 use crate::space::segments::SegmentTable;
 use crate::tree::Tree;
-use crate::tree::freed::Freed;
+use crate::tree::freed::FreedSpace;
 use crate::tree::inode_map::InodeMap;
-use crate::tree::reader::Reader;
+use crate::tree::reader::CachedReader;
 use parking_lot::{Mutex, RwLock};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -46,13 +46,13 @@ pub(crate) struct ObjectStore {
     pub(crate) geometry: Geometry,
     pub(crate) clock: Arc<dyn Clock>,
     /// The disk, and in front of it caches and the table of shared extents.
-    pub(crate) reader: Reader,
+    pub(crate) reader: CachedReader,
     pub(crate) cache: ObjectCache,
     pub(crate) inode_map: RwLock<InodeMap>,
     /// Objects without a name that wait to be given back.
     pub(crate) orphans: Mutex<Tree>,
     pub(crate) notes: Mutex<Tree>,
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: NumberAllocator,
     pub(crate) open: OpenBatch,
     pub(crate) unfolded: UnfoldedObjects,
     pub(crate) deferred: DeferredRedo,
@@ -67,23 +67,23 @@ impl ObjectStore {
     /// be read again.
     pub(crate) fn new(
         sb: Superblock,
-        reader: Reader,
+        reader: CachedReader,
         clock: Arc<dyn Clock>,
         segments: SegmentTable,
-        roots: &Roots,
+        roots: &CheckpointRoots,
         cached_objects: usize,
     ) -> Self {
         let geometry = Geometry::new(&sb);
         let tree = |kind, root| Mutex::new(Tree::with_root(kind, STORE_WIDE, root));
         let disk = reader.shared_disk();
         Self {
-            name_hash: NameHash::of(&sb),
+            name_hash: NameHash::of_store(&sb),
             geometry,
             cache: ObjectCache::new(cached_objects),
             inode_map: RwLock::new(InodeMap::new(roots.imap)),
             orphans: tree(TreeKind::Orphans, roots.orphans),
             notes: tree(TreeKind::Notes, roots.notes),
-            numbers: Numbers::new(roots.next_object, roots.next_lsn, roots.objects),
+            numbers: NumberAllocator::new(roots.next_object, roots.next_lsn, roots.objects),
             open: OpenBatch::new(),
             unfolded: UnfoldedObjects::default(),
             deferred: DeferredRedo::default(),
@@ -99,7 +99,7 @@ impl ObjectStore {
 
     /// Returns an object, from memory or read from its record, with all changes made that waited
     /// for it.
-    pub(crate) fn object(&self, no: ObjectNo) -> Result<ObjectRef, StoreError> {
+    pub(crate) fn load_object(&self, no: ObjectNo) -> Result<ObjectRef, StoreError> {
         self.redo_deferred_of(no)?;
         if let Some(object) = self.cache.get(no) {
             return Ok(object);
@@ -110,7 +110,9 @@ impl ObjectStore {
             .get(&self.reader, no)?
             .ok_or(StoreError::NotFound(no))?;
         match self.read_home(no, home) {
-            Ok(state) => Ok(self.cache.add(Object::new(no, state, home.len as usize))),
+            Ok(state) => Ok(self
+                .cache
+                .add_or_get(CachedObject::new(no, state, home.len as usize))),
             // Another thread that changed the object between the two looks has put it into the
             // cache.
             Err(e) => self.cache.get(no).ok_or(e),
@@ -118,27 +120,31 @@ impl ObjectStore {
     }
 
     /// Returns an object as its record says.
-    pub(crate) fn read_home(&self, no: ObjectNo, home: Home) -> Result<State, StoreError> {
+    pub(crate) fn read_home(
+        &self,
+        no: ObjectNo,
+        home: RecordHome,
+    ) -> Result<ObjectState, StoreError> {
         let what = "an inode record";
-        let bytes = self
-            .reader
-            .checked(home.byte, home.len as usize, home.crc, what, Some(no))?;
+        let bytes =
+            self.reader
+                .read_checked(home.byte, home.len as usize, home.crc, what, Some(no))?;
         let damaged = StoreError::Corrupt {
             what,
             at: home.byte / teal_types::SECTOR,
             object: Some(no),
         };
-        State::decode(no, Some(home), &bytes).ok_or(damaged)
+        ObjectState::decode(no, Some(home), &bytes).ok_or(damaged)
     }
 
     /// Looks at an object's state under its lock.
-    pub(crate) fn with<T>(
+    pub(crate) fn with_state<T>(
         &self,
         no: ObjectNo,
-        mut look: impl FnMut(&State) -> Result<T, StoreError>,
+        mut look: impl FnMut(&ObjectState) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.again_after_seal(|| {
-            let object = self.object(no)?;
+        self.retry_after_seal(|| {
+            let object = self.load_object(no)?;
             let state = object.state.read();
             if state.gone {
                 Err(StoreError::NotFound(no))
@@ -150,22 +156,22 @@ impl ObjectStore {
 
     /// Looks again if it fails: a batch that is just being sealed has places that cannot be read
     /// before the seal is done.
-    fn again_after_seal<T>(
+    fn retry_after_seal<T>(
         &self,
         mut look: impl FnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         match look() {
             Err(StoreError::Corrupt { .. } | StoreError::Io { .. }) => {
                 self.open.wait_for_seal();
-                look().inspect_err(|_| add(&self.reader.counters.damaged, 1))
+                look().inspect_err(|_| add_to_counter(&self.reader.counters.damaged, 1))
             }
             done => done,
         }
     }
 
     /// Returns the names of an object: parent and name of each.
-    pub(crate) fn names(&self, no: ObjectNo) -> Result<Vec<(ObjectNo, Name)>, StoreError> {
-        self.with(no, |state| {
+    pub(crate) fn names_of(&self, no: ObjectNo) -> Result<Vec<(ObjectNo, Name)>, StoreError> {
+        self.with_state(no, |state| {
             let links = state.links.iter();
             Ok(links.map(|link| (link.parent, link.name.clone())).collect())
         })
@@ -178,7 +184,7 @@ impl ObjectStore {
         let mut at = no;
         while at != ObjectNo::ROOT && parts.len() < 256 {
             let first = self
-                .names(at)
+                .names_of(at)
                 .ok()
                 .and_then(|names| names.into_iter().next());
             let Some((parent, name)) = first else {
@@ -194,7 +200,7 @@ impl ObjectStore {
 
     /// Takes the number of a new operation.
     pub(crate) fn take_lsn(&self) -> Lsn {
-        add(&self.reader.counters.ops, 1);
+        add_to_counter(&self.reader.counters.ops, 1);
         self.numbers.take_lsn()
     }
 
@@ -206,7 +212,7 @@ impl ObjectStore {
     /// Forgets everything that could be read again.
     pub(crate) fn drop_caches(&self) {
         self.reader.forget_caches();
-        self.cache.shrink();
+        self.cache.evict_unheld();
     }
 
     /// Returns the objects without a name that wait to be given back.
@@ -225,7 +231,7 @@ impl ObjectStore {
         &self,
         no: ObjectNo,
         is_orphan: bool,
-        charge: &Charge,
+        charge: &SpaceCharge,
     ) -> Result<(), StoreError> {
         let mut tree = self.orphans.lock();
         let pages = tree.mem_pages();
@@ -235,9 +241,13 @@ impl ObjectStore {
             tree.remove(&self.reader, no.get())?;
         }
         charge.add_pages(pages, tree.mem_pages());
-        let freed: Vec<_> = tree.take_freed().into_iter().map(Freed::page).collect();
+        let freed: Vec<_> = tree
+            .take_freed()
+            .into_iter()
+            .map(FreedSpace::of_page)
+            .collect();
         drop(tree);
-        self.account(&freed);
+        self.account_freed(&freed);
         Ok(())
     }
 }

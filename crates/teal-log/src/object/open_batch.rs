@@ -39,7 +39,7 @@ impl BatchChanges {
     }
 
     /// Checks that no object is in the batch twice, and that a batch with a change has a beginning.
-    fn check(&self) {
+    fn check_invariants(&self) {
         let mut numbers: Vec<_> = self.objects.iter().map(|object| object.no).collect();
         numbers.sort_unstable();
         assert!(
@@ -113,11 +113,11 @@ impl OpenBatch {
     }
 
     /// Changes the lists under their lock, and calls the wake-up after the first change.
-    fn change<T>(&self, clock: &dyn Clock, change: impl FnOnce(&mut BatchChanges) -> T) -> T {
+    fn change_lists<T>(&self, clock: &dyn Clock, change: impl FnOnce(&mut BatchChanges) -> T) -> T {
         let mut changes = self.changes.lock();
         let done = change(&mut changes);
         let is_first = changes.since.is_none();
-        changes.since.get_or_insert_with(|| clock.monotonic());
+        changes.since.get_or_insert_with(|| clock.monotonic_time());
         drop(changes);
         if is_first && let Some(wake) = self.when_first_changed.get() {
             wake();
@@ -133,7 +133,7 @@ impl OpenBatch {
         object: &ObjectRef,
         pages_above: u64,
     ) -> MapChange {
-        self.change(clock, |changes| {
+        self.change_lists(clock, |changes| {
             changes.objects.push(ObjectRef::clone(object));
             match changes.places.add(object.no) {
                 false => MapChange::Item,
@@ -163,7 +163,7 @@ impl OpenBatch {
         pieces: Vec<(u64, NotePiece)>,
         replaced: &mut dyn FnMut(&NotePiece),
     ) {
-        self.change(clock, |changes| {
+        self.change_lists(clock, |changes| {
             for (key, piece) in pieces {
                 if let Some((before, _)) = changes.notes.insert(key, (piece, lsn)) {
                     replaced(&before);
@@ -173,15 +173,15 @@ impl OpenBatch {
     }
 
     /// Notes that the batch has something to say that is not in its lists.
-    pub(crate) fn begin(&self, clock: &dyn Clock) {
+    pub(crate) fn begin_batch(&self, clock: &dyn Clock) {
         self.changes
             .lock()
             .since
-            .get_or_insert_with(|| clock.monotonic());
+            .get_or_insert_with(|| clock.monotonic_time());
     }
 
     /// Returns when the first operation of the batch happened.
-    pub(crate) fn since(&self) -> Option<Duration> {
+    pub(crate) fn first_change_time(&self) -> Option<Duration> {
         self.changes.lock().since
     }
 
@@ -190,7 +190,7 @@ impl OpenBatch {
     }
 
     /// Returns how many objects the batch has changed.
-    pub(crate) fn objects(&self) -> usize {
+    pub(crate) fn object_count(&self) -> usize {
         self.changes.lock().objects.len()
     }
 
@@ -205,10 +205,10 @@ impl OpenBatch {
     }
 
     /// Takes all changes out, to seal them; the next batch is empty.
-    pub(crate) fn take(&self) -> BatchChanges {
+    pub(crate) fn take_changes(&self) -> BatchChanges {
         let changes = std::mem::take(&mut *self.changes.lock());
         if cfg!(debug_assertions) {
-            changes.check();
+            changes.check_invariants();
         }
         changes
     }

@@ -17,33 +17,33 @@
 use crate::error::StoreError;
 use crate::format::checksum::crc;
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::{Extent, Mapped};
-use crate::format::imap::Home;
-use crate::format::inode::{Core, Entry};
+use crate::format::extent::{Extent, MappedExtent};
+use crate::format::imap::RecordHome;
+use crate::format::inode::{DirectoryEntry, InodeCore};
 use crate::object::deferred::DeferredDelta;
-use crate::object::directory::{Dir, Entries};
-use crate::object::extents::Extents;
-use crate::object::state::{Blocks, Content, State};
+use crate::object::directory::{DirectoryContent, DirectoryEntries};
+use crate::object::extents::FileExtents;
+use crate::object::state::{BlockContent, ObjectContent, ObjectState};
 use crate::seeded::{Bug, bug};
-use crate::tree::freed::Freed;
-use crate::tree::reader::Reader;
+use crate::tree::freed::FreedSpace;
+use crate::tree::reader::CachedReader;
 use teal_types::{FileType, Lsn, ObjectNo, SECTOR};
 
 /// One object while its changes are made, and what that does to the store's tables.
 pub(crate) struct ObjectRedo<'s> {
-    src: &'s Reader,
+    src: &'s CachedReader,
     no: ObjectNo,
     /// `None`: it is not there.
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<ObjectState>,
     /// What has come to live beside what the log's own deltas say.
     pub(crate) born: Vec<Extent>,
-    pub(crate) freed: Vec<Freed>,
+    pub(crate) freed: Vec<FreedSpace>,
     /// What the inode map has to say from now on, if that is new.
-    pub(crate) map: Option<Option<Home>>,
+    pub(crate) map: Option<Option<RecordHome>>,
 }
 
 impl<'s> ObjectRedo<'s> {
-    pub(crate) fn new(src: &'s Reader, no: ObjectNo, state: Option<State>) -> Self {
+    pub(crate) fn new(src: &'s CachedReader, no: ObjectNo, state: Option<ObjectState>) -> Self {
         Self {
             src,
             no,
@@ -55,63 +55,70 @@ impl<'s> ObjectRedo<'s> {
     }
 
     /// Makes one change.
-    pub(crate) fn redo(&mut self, due: &DeferredDelta) -> Result<(), StoreError> {
+    pub(crate) fn redo_delta(&mut self, due: &DeferredDelta) -> Result<(), StoreError> {
         let damaged = StoreError::Corrupt {
             what: "a record",
             at: due.byte / SECTOR,
             object: Some(self.no),
         };
         let placed = due
-            .delta()
+            .delta_bytes()
             .and_then(|delta| decode_body(delta, 1).next())
             .and_then(Result::ok);
         let Some(placed) = placed else {
             return Err(damaged);
         };
-        self.apply(&placed.delta, due.lsn, due.byte)?.ok_or(damaged)
+        self.apply_delta(&placed.delta, due.lsn, due.byte)?
+            .ok_or(damaged)
     }
 
     /// `Ok(None)` when the delta contradicts the state.
-    fn apply(&mut self, delta: &Delta<'_>, lsn: Lsn, byte: u64) -> Result<Option<()>, StoreError> {
+    fn apply_delta(
+        &mut self,
+        delta: &Delta<'_>,
+        lsn: Lsn,
+        byte: u64,
+    ) -> Result<Option<()>, StoreError> {
         match delta {
             Delta::Inode(bytes) => {
-                let home = Home {
+                let home = RecordHome {
                     byte,
                     len: bytes.len() as u32,
                     crc: crc(bytes),
                     lsn,
                 };
-                match State::decode(self.no, Some(home), bytes) {
-                    Some(state) => self.inode(state, home)?,
+                match ObjectState::decode(self.no, Some(home), bytes) {
+                    Some(state) => self.redo_inode(state, home)?,
                     None => return Ok(None),
                 }
             }
             Delta::Head(bytes) => {
-                return Ok(State::decode(self.no, None, bytes).and_then(|state| self.head(state)));
+                return Ok(ObjectState::decode(self.no, None, bytes)
+                    .and_then(|state| self.redo_head(state)));
             }
             Delta::Attributes(bytes) => {
-                let (Some(state), Some(core)) = (&mut self.state, Core::decode(bytes)) else {
+                let (Some(state), Some(core)) = (&mut self.state, InodeCore::decode(bytes)) else {
                     return Ok(None);
                 };
                 state.unfolded = true;
                 return Ok(state.take_core(core));
             }
-            Delta::Extent { block, extent } => self.extent(*block, extent)?,
-            Delta::Hole { block, count } => self.hole(*block, *count)?,
+            Delta::Extent { block, extent } => self.redo_extent(*block, extent)?,
+            Delta::Hole { block, count } => self.redo_hole(*block, *count)?,
             Delta::EntrySet {
                 cookie,
                 child,
                 kind,
                 name,
             } => {
-                let entry = Entry {
+                let entry = DirectoryEntry {
                     child: *child,
                     kind: *kind,
                     name: name.clone(),
                 };
-                return self.entry(*cookie, Some(entry));
+                return self.redo_entry(*cookie, Some(entry));
             }
-            Delta::EntryGone { cookie } => return self.entry(*cookie, None),
+            Delta::EntryGone { cookie } => return self.redo_entry(*cookie, None),
             Delta::Free => {
                 self.drop_all()?;
                 self.map = Some(None);
@@ -124,17 +131,17 @@ impl<'s> ObjectRedo<'s> {
     /// Gives back all of what is there.
     fn drop_all(&mut self) -> Result<(), StoreError> {
         if let Some(mut old) = self.state.take() {
-            old.drop_content(self.src, self.no, &mut self.freed)?;
-            self.freed.extend(old.home.map(Freed::home));
+            old.free_content(self.src, self.no, &mut self.freed)?;
+            self.freed.extend(old.home.map(FreedSpace::of_home));
         }
         Ok(())
     }
 
-    fn inode(&mut self, mut state: State, home: Home) -> Result<(), StoreError> {
+    fn redo_inode(&mut self, mut state: ObjectState, home: RecordHome) -> Result<(), StoreError> {
         match &mut self.state {
             Some(old) if same_tree(&old.content, &state.content) => {
-                state.content = std::mem::replace(&mut old.content, Content::None);
-                self.freed.extend(old.home.map(Freed::home));
+                state.content = std::mem::replace(&mut old.content, ObjectContent::None);
+                self.freed.extend(old.home.map(FreedSpace::of_home));
             }
             _ => {
                 self.drop_all()?;
@@ -146,7 +153,7 @@ impl<'s> ObjectRedo<'s> {
         Ok(())
     }
 
-    fn head(&mut self, mut state: State) -> Option<()> {
+    fn redo_head(&mut self, mut state: ObjectState) -> Option<()> {
         match &mut self.state {
             Some(old) => {
                 old.take_core(state.core)?;
@@ -162,34 +169,36 @@ impl<'s> ObjectRedo<'s> {
         Some(())
     }
 
-    fn extent(&mut self, block: u64, extent: &Mapped) -> Result<(), StoreError> {
+    fn redo_extent(&mut self, block: u64, extent: &MappedExtent) -> Result<(), StoreError> {
         if self.state.is_none() {
             // A new object whose whole record follows in the same batch brings its extents with it.
             self.freed
-                .extend(extent.own().map(|_| Freed::extent(extent)));
+                .extend(extent.as_own().map(|_| FreedSpace::of_extent(extent)));
             return Ok(());
         }
         let (src, no) = (self.src, self.no);
-        self.blocks(|blocks, freed| {
+        self.change_blocks(|blocks, freed| {
             blocks
                 .extents
-                .replace(src, no, block, extent.clone(), freed)?;
-            blocks.extents.outgrow(src, no)
+                .replace_range(src, no, block, extent.clone(), freed)?;
+            blocks.extents.move_to_tree(src, no)
         })
     }
 
-    fn hole(&mut self, block: u64, count: u64) -> Result<(), StoreError> {
+    fn redo_hole(&mut self, block: u64, count: u64) -> Result<(), StoreError> {
         // A new object whose whole record follows in the same batch brings its holes with it.
         if self.state.is_none() || bug(Bug::HolesNotRedone) {
             return Ok(());
         }
         let (src, no) = (self.src, self.no);
-        self.blocks(|blocks, freed| blocks.extents.remove(src, no, block, count, freed))
+        self.change_blocks(|blocks, freed| {
+            blocks.extents.remove_range(src, no, block, count, freed)
+        })
     }
 
-    fn blocks(
+    fn change_blocks(
         &mut self,
-        change: impl FnOnce(&mut Blocks, &mut Vec<Freed>) -> Result<(), StoreError>,
+        change: impl FnOnce(&mut BlockContent, &mut Vec<FreedSpace>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(state) = self
             .state
@@ -202,50 +211,54 @@ impl<'s> ObjectRedo<'s> {
                 object: Some(self.no),
             });
         };
-        state.is_in_blocks();
-        change(state.blocks(), &mut self.freed)?;
-        state.pages_freed(&mut self.freed);
+        state.move_to_blocks();
+        change(state.blocks_mut(), &mut self.freed)?;
+        state.take_freed_pages(&mut self.freed);
         state.unfolded = true;
         Ok(())
     }
 
-    fn entry(&mut self, cookie: u64, entry: Option<Entry>) -> Result<Option<()>, StoreError> {
+    fn redo_entry(
+        &mut self,
+        cookie: u64,
+        entry: Option<DirectoryEntry>,
+    ) -> Result<Option<()>, StoreError> {
         let Some(state) = &mut self.state else {
             return Ok(None);
         };
-        let Content::Dir(dir) = &mut state.content else {
+        let ObjectContent::Dir(dir) = &mut state.content else {
             return Ok(None);
         };
         match entry {
-            Some(entry) => dir.set(self.src, self.no, cookie, entry)?,
-            None => dir.remove(self.src, self.no, cookie)?,
+            Some(entry) => dir.set_entry(self.src, self.no, cookie, entry)?,
+            None => dir.remove_entry(self.src, self.no, cookie)?,
         };
         dir.changed.clear();
-        state.pages_freed(&mut self.freed);
+        state.take_freed_pages(&mut self.freed);
         state.unfolded = true;
         Ok(Some(()))
     }
 }
 
-fn same_tree(old: &Content, new: &Content) -> bool {
+fn same_tree(old: &ObjectContent, new: &ObjectContent) -> bool {
     match (old, new) {
         (
-            Content::Blocks(Blocks {
-                extents: Extents::Tree(a),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Tree(a),
                 ..
             }),
-            Content::Blocks(Blocks {
-                extents: Extents::Tree(b),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Tree(b),
                 ..
             }),
         )
         | (
-            Content::Dir(Dir {
-                entries: Entries::Tree(a),
+            ObjectContent::Dir(DirectoryContent {
+                entries: DirectoryEntries::Tree(a),
                 ..
             }),
-            Content::Dir(Dir {
-                entries: Entries::Tree(b),
+            ObjectContent::Dir(DirectoryContent {
+                entries: DirectoryEntries::Tree(b),
                 ..
             }),
         ) => a.root().is_some() && a.root() == b.root(),

@@ -12,7 +12,7 @@
 //! segments that are too short for what follows are covered by
 //! [`with_waste`](crate::object::estimate::with_waste).
 
-use crate::object::state::{Blocks, Content, State};
+use crate::object::state::{BlockContent, ObjectContent, ObjectState};
 use crate::space::cost::BLOCK_TAKES;
 
 /// Header of a delta and the fixed part of an inode record.
@@ -37,16 +37,16 @@ pub(crate) struct SealedSize {
 }
 
 impl SealedSize {
-    pub(crate) fn of<'s>(states: impl Iterator<Item = &'s State>) -> Self {
+    pub(crate) fn of_states<'s>(states: impl Iterator<Item = &'s ObjectState>) -> Self {
         let none = Self { pages: 0, bytes: 0 };
         states.fold(none, |sum, state| Self {
-            pages: sum.pages + state.pages(),
+            pages: sum.pages + state.pages_to_fold(),
             bytes: sum.bytes + state.sealed_bytes(),
         })
     }
 }
 
-impl State {
+impl ObjectState {
     /// Bytes of names and extended attributes in a record, at most.
     fn head_bytes(&self) -> u64 {
         let links: usize = self.links.iter().map(|l| l.name.as_bytes().len()).sum();
@@ -62,7 +62,7 @@ impl State {
     /// The whole record, at most, once blocks and entries have found their places.
     pub(crate) fn record_bytes(&self) -> u64 {
         let inline = match &self.content {
-            Content::Inline(data) => data.len() as u64,
+            ObjectContent::Inline(data) => data.len() as u64,
             _ => CONTENT,
         };
         let record = RECORD + inline + self.head_bytes();
@@ -76,7 +76,7 @@ impl State {
             return 0;
         }
         let content = match &self.content {
-            Content::Blocks(Blocks {
+            ObjectContent::Blocks(BlockContent {
                 dirty,
                 moving,
                 holes,
@@ -93,15 +93,15 @@ impl State {
                 let blocks = (dirty.len() + moving.len()) as u64 * BLOCK_TAKES;
                 blocks + holes.len() as u64 * HOLE + parts as u64 * PART + CONTENT
             }
-            Content::Dir(dir) => dir.changed.len() as u64 * ENTRY,
-            Content::Inline(_) | Content::None => 0,
+            ObjectContent::Dir(dir) => dir.changed.len() as u64 * ENTRY,
+            ObjectContent::Inline(_) | ObjectContent::None => 0,
         };
         // A head or the attributes, then the whole record, now or when a checkpoint folds it.
         content + 2 * RECORD + self.head_bytes() + self.record_bytes()
     }
 
     /// Pages that the next checkpoint will write for this object.
-    fn pages(&self) -> usize {
+    fn pages_to_fold(&self) -> usize {
         if self.in_batch || self.unfolded {
             self.mem_pages()
         } else {

@@ -8,13 +8,13 @@
 //!    the log since the last checkpoint plus what the open batch has.
 
 use crate::format::checksum::crc;
-use crate::format::extent::{EXTENT_BLOCKS, Extent, Mapped};
-use crate::format::imap::Home;
-use crate::format::inode::{self, Core, INLINE_CONTENT, Item, Link};
-use crate::iovec::Bytes;
-use crate::object::directory::{Dir, Entries};
-use crate::object::extents::Extents;
-use crate::tree::freed::Freed;
+use crate::format::extent::{EXTENT_BLOCKS, Extent, MappedExtent};
+use crate::format::imap::RecordHome;
+use crate::format::inode::{self, INLINE_CONTENT, InodeCore, InodeItem, ParentLink};
+use crate::iovec::SharedBytes;
+use crate::object::directory::{DirectoryContent, DirectoryEntries};
+use crate::object::extents::FileExtents;
+use crate::tree::freed::FreedSpace;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,26 +32,26 @@ const EVERY_BLOCK: u64 = 1 << 52;
 /// One block of content not yet in the log, and its checksum.
 #[derive(Debug, Clone)]
 pub(crate) struct DirtyBlock {
-    bytes: Bytes,
+    bytes: SharedBytes,
     sum: u32,
 }
 
 impl DirtyBlock {
-    pub(crate) fn new(bytes: Bytes) -> Self {
+    pub(crate) fn new(bytes: SharedBytes) -> Self {
         let sum = crc(&bytes);
         Self { bytes, sum }
     }
 
-    pub(crate) fn bytes(&self) -> &Bytes {
+    pub(crate) fn bytes(&self) -> &SharedBytes {
         &self.bytes
     }
 
     /// Returns as many bytes of it as are stored, and their checksum.
-    pub(crate) fn stored(&self, len: usize) -> (Bytes, u32) {
+    pub(crate) fn stored_bytes(&self, len: usize) -> (SharedBytes, u32) {
         if len == self.bytes.len() {
             return (self.bytes.clone(), self.sum);
         }
-        let bytes = self.bytes.part(0, len);
+        let bytes = self.bytes.subslice(0, len);
         let sum = crc(&bytes);
         (bytes, sum)
     }
@@ -74,27 +74,27 @@ pub(crate) struct RelocatedBlock {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Blocks {
-    pub(crate) extents: Extents,
+pub(crate) struct BlockContent {
+    pub(crate) extents: FileExtents,
     pub(crate) dirty: BTreeMap<u64, DirtyBlock>,
     /// What the cleaner has read; sealed behind everything that is new.
     pub(crate) moving: BTreeMap<u64, RelocatedBlock>,
     /// Ranges that became holes in the open batch, before what is dirty now: first block, count.
     pub(crate) holes: Vec<(u64, u64)>,
     /// Where the open batch put parts of shared extents.
-    pub(crate) remapped: Remapped,
+    pub(crate) remapped: RemappedRanges,
 }
 
 /// What sharing has changed in a file's map.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Remapped {
+pub(crate) struct RemappedRanges {
     /// First block, count.
     pub(crate) ranges: Vec<(u64, u64)>,
     /// Parts put there.
     pub(crate) parts: usize,
 }
 
-impl Remapped {
+impl RemappedRanges {
     pub(crate) fn add(&mut self, first: u64, count: u64, parts: usize) {
         self.ranges.push((first, count));
         self.parts += parts;
@@ -102,21 +102,21 @@ impl Remapped {
 }
 
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum ObjectContent {
     None,
     Inline(Vec<u8>),
-    Blocks(Blocks),
-    Dir(Dir),
+    Blocks(BlockContent),
+    Dir(DirectoryContent),
 }
 
 /// Everything of an object; guarded by the lock of its [`Object`].
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) core: Core,
-    pub(crate) links: Vec<Link>,
+pub(crate) struct ObjectState {
+    pub(crate) core: InodeCore,
+    pub(crate) links: Vec<ParentLink>,
     pub(crate) xattrs: BTreeMap<Box<[u8]>, Box<[u8]>>,
-    pub(crate) content: Content,
-    pub(crate) home: Option<Home>,
+    pub(crate) content: ObjectContent,
+    pub(crate) home: Option<RecordHome>,
     /// The open batch cut the content to nothing: whatever blocks follow stand behind a hole from
     /// end to end.
     pub(crate) cut: bool,
@@ -137,15 +137,15 @@ pub(crate) struct State {
 /// An object and its lock. The lock guards the state; I/O for this object's own pages and blocks
 /// may be done under it.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub(crate) struct CachedObject {
     pub(crate) no: ObjectNo,
-    pub(crate) state: Arc<RwLock<State>>,
+    pub(crate) state: Arc<RwLock<ObjectState>>,
     /// Bytes of the record it was read from: about what it holds in memory.
     pub(crate) record_len: usize,
 }
 
-impl Object {
-    pub(crate) fn new(no: ObjectNo, state: State, record_len: usize) -> Self {
+impl CachedObject {
+    pub(crate) fn new(no: ObjectNo, state: ObjectState, record_len: usize) -> Self {
         Self {
             no,
             state: Arc::new(RwLock::new(state)),
@@ -154,10 +154,10 @@ impl Object {
     }
 }
 
-pub(crate) type ObjectRef = Arc<Object>;
+pub(crate) type ObjectRef = Arc<CachedObject>;
 
-impl State {
-    pub(crate) fn new(core: Core, content: Content) -> Self {
+impl ObjectState {
+    pub(crate) fn new(core: InodeCore, content: ObjectContent) -> Self {
         Self {
             core,
             links: Vec::new(),
@@ -175,16 +175,18 @@ impl State {
     }
 
     /// The content an object of this type starts with.
-    pub(crate) fn empty_content(kind: FileType) -> Content {
+    pub(crate) fn empty_content(kind: FileType) -> ObjectContent {
         match kind {
-            FileType::Dir => Content::Dir(Dir::new()),
-            FileType::File | FileType::Symlink => Content::Inline(Vec::new()),
-            FileType::Fifo | FileType::Socket | FileType::Char | FileType::Block => Content::None,
+            FileType::Dir => ObjectContent::Dir(DirectoryContent::new()),
+            FileType::File | FileType::Symlink => ObjectContent::Inline(Vec::new()),
+            FileType::Fifo | FileType::Socket | FileType::Char | FileType::Block => {
+                ObjectContent::None
+            }
         }
     }
 
     /// Reads a record; `None` when it makes no sense.
-    pub(crate) fn decode(no: ObjectNo, home: Option<Home>, bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(no: ObjectNo, home: Option<RecordHome>, bytes: &[u8]) -> Option<Self> {
         let (core, items) = inode::decode(bytes)?;
         let mut state = Self::new(core, Self::empty_content(core.kind));
         state.home = home;
@@ -194,19 +196,19 @@ impl State {
         for item in items {
             state.add_item(no, item)?;
         }
-        if let Content::Inline(data) = &state.content
+        if let ObjectContent::Inline(data) = &state.content
             && data.len() as u64 != core.size
         {
             // A file without a stored byte is a hole from end to end.
             (core.kind == FileType::File && data.is_empty()).then_some(())?;
-            state.blocks();
+            state.blocks_mut();
         }
         Some(state)
     }
 
     /// Turns the content into blocks; only for files.
-    pub(crate) fn blocks(&mut self) -> &mut Blocks {
-        if let Content::Inline(data) = &mut self.content {
+    pub(crate) fn blocks_mut(&mut self) -> &mut BlockContent {
+        if let ObjectContent::Inline(data) = &mut self.content {
             let mut dirty = BTreeMap::new();
             if !data.is_empty() {
                 let mut block = std::mem::take(data);
@@ -218,137 +220,141 @@ impl State {
             } else {
                 Vec::new()
             };
-            self.content = Content::Blocks(Blocks {
+            self.content = ObjectContent::Blocks(BlockContent {
                 dirty,
                 holes,
-                ..Blocks::default()
+                ..BlockContent::default()
             });
         }
         match &mut self.content {
-            Content::Blocks(blocks) => blocks,
+            ObjectContent::Blocks(blocks) => blocks,
             _ => unreachable!("only files are asked for blocks"),
         }
     }
 
     /// What follows from a batch that held no whole record of this file: its content is in blocks,
     /// and those that had been inline have come as extents, or are holes.
-    pub(crate) fn is_in_blocks(&mut self) {
-        if self.core.kind == FileType::File && matches!(self.content, Content::Inline(_)) {
-            self.content = Content::Blocks(Blocks::default());
+    pub(crate) fn move_to_blocks(&mut self) {
+        if self.core.kind == FileType::File && matches!(self.content, ObjectContent::Inline(_)) {
+            self.content = ObjectContent::Blocks(BlockContent::default());
         }
     }
 
     /// Takes over attributes that a batch logged without the content; `None` when they belong to
     /// something else.
-    pub(crate) fn take_core(&mut self, core: Core) -> Option<()> {
+    pub(crate) fn take_core(&mut self, core: InodeCore) -> Option<()> {
         (core.kind == self.core.kind).then_some(())?;
         self.core = core;
-        self.is_in_blocks();
+        self.move_to_blocks();
         match &self.content {
-            Content::Inline(data) => (data.len() as u64 == core.size).then_some(()),
+            ObjectContent::Inline(data) => (data.len() as u64 == core.size).then_some(()),
             _ => Some(()),
         }
     }
 
-    fn add_item(&mut self, no: ObjectNo, item: Item<'_>) -> Option<()> {
+    fn add_item(&mut self, no: ObjectNo, item: InodeItem<'_>) -> Option<()> {
         let kind = self.core.kind;
         match (item, kind) {
-            (Item::Link(link), _) => self.links.push(link),
-            (Item::Xattr { name, value }, _) => {
+            (InodeItem::Link(link), _) => self.links.push(link),
+            (InodeItem::Xattr { name, value }, _) => {
                 self.xattrs.insert(name.into(), value.into());
             }
-            (Item::Data(data), FileType::File | FileType::Symlink) => {
-                self.content = Content::Inline(data.to_vec())
+            (InodeItem::Data(data), FileType::File | FileType::Symlink) => {
+                self.content = ObjectContent::Inline(data.to_vec())
             }
-            (Item::Extent { block, extent }, FileType::File) => match &mut self.blocks().extents {
-                Extents::Few(map) => {
-                    let clear = map
-                        .range(..block + extent.blocks())
-                        .next_back()
-                        .is_none_or(|(k, e)| k + e.blocks() <= block);
-                    clear.then_some(())?;
-                    map.insert(block, extent);
+            (InodeItem::Extent { block, extent }, FileType::File) => {
+                match &mut self.blocks_mut().extents {
+                    FileExtents::Few(map) => {
+                        let clear = map
+                            .range(..block + extent.blocks())
+                            .next_back()
+                            .is_none_or(|(k, e)| k + e.blocks() <= block);
+                        clear.then_some(())?;
+                        map.insert(block, extent);
+                    }
+                    FileExtents::Tree(_) => return None,
                 }
-                Extents::Tree(_) => return None,
-            },
-            (Item::ExtentTree(root), FileType::File) => {
-                self.blocks().extents = Extents::with_root(no, root)
             }
-            (Item::Entry { cookie, entry }, FileType::Dir) => match &mut self.content {
-                Content::Dir(Dir {
-                    entries: Entries::Few(map),
+            (InodeItem::ExtentTree(root), FileType::File) => {
+                self.blocks_mut().extents = FileExtents::with_root(no, root)
+            }
+            (InodeItem::Entry { cookie, entry }, FileType::Dir) => match &mut self.content {
+                ObjectContent::Dir(DirectoryContent {
+                    entries: DirectoryEntries::Few(map),
                     ..
                 }) => {
                     map.insert(cookie, entry);
                 }
                 _ => return None,
             },
-            (Item::DirTree(root), FileType::Dir) => {
-                self.content = Content::Dir(Dir::with_root(no, root))
+            (InodeItem::DirTree(root), FileType::Dir) => {
+                self.content = ObjectContent::Dir(DirectoryContent::with_root(no, root))
             }
-            (Item::Ignored, _) => {}
+            (InodeItem::Ignored, _) => {}
             _ => return None,
         }
         Some(())
     }
 
     /// The record without its content.
-    pub(crate) fn head(&self) -> Vec<u8> {
+    pub(crate) fn encode_head(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         self.core.encode(&mut out);
         for link in &self.links {
-            Item::Link(link.clone()).encode(&mut out);
+            InodeItem::Link(link.clone()).encode(&mut out);
         }
         for (name, value) in &self.xattrs {
-            Item::Xattr { name, value }.encode(&mut out);
+            InodeItem::Xattr { name, value }.encode(&mut out);
         }
         out
     }
 
     /// The whole record. Trees must be folded, blocks installed.
-    pub(crate) fn whole(&self) -> Vec<u8> {
-        let mut out = self.head();
+    pub(crate) fn encode_whole(&self) -> Vec<u8> {
+        let mut out = self.encode_head();
         match &self.content {
-            Content::Inline(data) if !data.is_empty() => Item::Data(data).encode(&mut out),
-            Content::Inline(_) | Content::None => {}
-            Content::Blocks(Blocks {
-                extents: Extents::Few(map),
+            ObjectContent::Inline(data) if !data.is_empty() => {
+                InodeItem::Data(data).encode(&mut out)
+            }
+            ObjectContent::Inline(_) | ObjectContent::None => {}
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Few(map),
                 ..
             }) => {
                 for (block, extent) in map {
-                    Item::Extent {
+                    InodeItem::Extent {
                         block: *block,
                         extent: extent.clone(),
                     }
                     .encode(&mut out);
                 }
             }
-            Content::Blocks(Blocks {
-                extents: Extents::Tree(tree),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Tree(tree),
                 ..
             }) => {
                 if let Some(root) = tree.root() {
-                    Item::ExtentTree(root).encode(&mut out);
+                    InodeItem::ExtentTree(root).encode(&mut out);
                 }
             }
-            Content::Dir(Dir {
-                entries: Entries::Few(map),
+            ObjectContent::Dir(DirectoryContent {
+                entries: DirectoryEntries::Few(map),
                 ..
             }) => {
                 for (cookie, entry) in map {
-                    Item::Entry {
+                    InodeItem::Entry {
                         cookie: *cookie,
                         entry: entry.clone(),
                     }
                     .encode(&mut out);
                 }
             }
-            Content::Dir(Dir {
-                entries: Entries::Tree(tree),
+            ObjectContent::Dir(DirectoryContent {
+                entries: DirectoryEntries::Tree(tree),
                 ..
             }) => {
                 if let Some(root) = tree.root() {
-                    Item::DirTree(root).encode(&mut out);
+                    InodeItem::DirTree(root).encode(&mut out);
                 }
             }
         }
@@ -358,12 +364,12 @@ impl State {
     /// Returns whether the content has a tree with pages that are not on the disk.
     pub(crate) fn has_dirty_tree(&self) -> bool {
         match &self.content {
-            Content::Blocks(Blocks {
-                extents: Extents::Tree(tree),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Tree(tree),
                 ..
             })
-            | Content::Dir(Dir {
-                entries: Entries::Tree(tree),
+            | ObjectContent::Dir(DirectoryContent {
+                entries: DirectoryEntries::Tree(tree),
                 ..
             }) => tree.is_dirty(),
             _ => false,
@@ -375,10 +381,10 @@ impl State {
     /// became extents of its own.
     pub(crate) fn fits_whole(&self) -> bool {
         let content = match &self.content {
-            Content::Inline(_) => return true,
-            Content::None => 0,
-            Content::Blocks(Blocks {
-                extents: Extents::Few(map),
+            ObjectContent::Inline(_) => return true,
+            ObjectContent::None => 0,
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Few(map),
                 dirty,
                 moving,
                 ..
@@ -396,21 +402,21 @@ impl State {
                         .count();
                 let blocks = dirty.len() + moving.len();
                 let pieces = runs + blocks / EXTENT_BLOCKS as usize + 2 * map.len().min(runs);
-                map.values().map(Mapped::item_len).sum::<usize>() + 40 * pieces + 4 * blocks
+                map.values().map(MappedExtent::item_len).sum::<usize>() + 40 * pieces + 4 * blocks
             }
-            Content::Blocks(Blocks { dirty, moving, .. })
+            ObjectContent::Blocks(BlockContent { dirty, moving, .. })
                 if !dirty.is_empty() || !moving.is_empty() =>
             {
                 return false;
             }
             _ if self.has_dirty_tree() => return false,
-            Content::Dir(Dir {
-                entries: Entries::Few(map),
+            ObjectContent::Dir(DirectoryContent {
+                entries: DirectoryEntries::Few(map),
                 ..
             }) => map.values().map(|e| 25 + e.name.as_bytes().len()).sum(),
             _ => 20,
         };
-        let small = content <= INLINE_CONTENT && content + self.head().len() <= WHOLE_RECORD;
+        let small = content <= INLINE_CONTENT && content + self.encode_head().len() <= WHOLE_RECORD;
         small || (self.rewrite && content <= INLINE_CONTENT)
     }
 
@@ -435,29 +441,29 @@ impl State {
     }
 
     /// Takes the pages that the content's tree has given up.
-    pub(crate) fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
-        if let Content::Blocks(Blocks {
-            extents: Extents::Tree(tree),
+    pub(crate) fn take_freed_pages(&mut self, freed: &mut Vec<FreedSpace>) {
+        if let ObjectContent::Blocks(BlockContent {
+            extents: FileExtents::Tree(tree),
             ..
         })
-        | Content::Dir(Dir {
-            entries: Entries::Tree(tree),
+        | ObjectContent::Dir(DirectoryContent {
+            entries: DirectoryEntries::Tree(tree),
             ..
         }) = &mut self.content
         {
-            freed.extend(tree.take_freed().into_iter().map(Freed::page));
+            freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
         }
     }
 
     /// Pages of this object that only memory holds.
     pub(crate) fn mem_pages(&self) -> usize {
         match &self.content {
-            Content::Blocks(Blocks {
-                extents: Extents::Tree(tree),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Tree(tree),
                 ..
             })
-            | Content::Dir(Dir {
-                entries: Entries::Tree(tree),
+            | ObjectContent::Dir(DirectoryContent {
+                entries: DirectoryEntries::Tree(tree),
                 ..
             }) => tree.mem_pages(),
             _ => 0,
@@ -467,14 +473,14 @@ impl State {
     /// The file's own extents among those that lie in the inode record itself.
     pub(crate) fn few_extents(&self) -> impl Iterator<Item = &Extent> {
         match &self.content {
-            Content::Blocks(Blocks {
-                extents: Extents::Few(map),
+            ObjectContent::Blocks(BlockContent {
+                extents: FileExtents::Few(map),
                 ..
             }) => Some(map.values()),
             _ => None,
         }
         .into_iter()
         .flatten()
-        .filter_map(Mapped::own)
+        .filter_map(MappedExtent::as_own)
     }
 }

@@ -2,10 +2,10 @@
 //! it for every object.
 
 use crate::format::checksum::crc_matches;
-use crate::format::imap::Home;
+use crate::format::imap::RecordHome;
 use crate::object::objects::ObjectStore;
-use crate::object::state::State;
-use crate::tree::reader::Reader;
+use crate::object::state::ObjectState;
+use crate::tree::reader::CachedReader;
 use std::collections::BTreeSet;
 use teal_types::{ObjectNo, SECTOR, Sector};
 
@@ -16,14 +16,14 @@ const SWEEP: u64 = 1 << 20;
 
 /// Hands out objects as their records on the disk say, each once: first those without one, then in
 /// the order in which they lie. `None` for what is not there or cannot be read so.
-pub(crate) fn objects(
+pub(crate) fn sweep_objects(
     store: &ObjectStore,
     wanted: BTreeSet<ObjectNo>,
-    each: &mut dyn FnMut(ObjectNo, Option<State>),
+    each: &mut dyn FnMut(ObjectNo, Option<ObjectState>),
 ) {
-    let mut homes: Vec<(Home, ObjectNo)> = Vec::with_capacity(wanted.len());
+    let mut homes: Vec<(RecordHome, ObjectNo)> = Vec::with_capacity(wanted.len());
     let limit = store.reader.disk().shape().sectors * SECTOR;
-    let is_there = |home: &Home| {
+    let is_there = |home: &RecordHome| {
         home.byte
             .checked_add(u64::from(home.len))
             .is_some_and(|end| end <= limit)
@@ -49,7 +49,7 @@ pub(crate) fn objects(
             is_near
         });
         let (now, later) = rest.split_at(together.count().max(1));
-        let bytes = stretch(&store.reader, start, end).unwrap_or_default();
+        let bytes = read_stretch(&store.reader, start, end).unwrap_or_default();
         for (home, no) in now {
             let from = (home.byte - start) as usize;
             let record = bytes
@@ -57,7 +57,7 @@ pub(crate) fn objects(
                 .filter(|record| crc_matches(record, home.crc));
             each(
                 *no,
-                record.and_then(|record| State::decode(*no, Some(*home), record)),
+                record.and_then(|record| ObjectState::decode(*no, Some(*home), record)),
             );
         }
         rest = later;
@@ -65,10 +65,10 @@ pub(crate) fn objects(
 }
 
 /// Returns what lies between two addresses, unchecked.
-fn stretch(reader: &Reader, start: u64, end: u64) -> Option<Vec<u8>> {
+fn read_stretch(reader: &CachedReader, start: u64, end: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
     reader
-        .raw(Sector::new(start / SECTOR), &mut bytes)
+        .read_raw(Sector::new(start / SECTOR), &mut bytes)
         .ok()
         .map(|()| bytes)
 }

@@ -1,6 +1,6 @@
 //! Objects that the next checkpoint folds: those with something newer than their home record.
 
-use crate::object::state::{ObjectRef, State};
+use crate::object::state::{ObjectRef, ObjectState};
 use crate::tree::page_bounds::LeafSpread;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ struct UnfoldedList {
 
 impl UnfoldedList {
     /// Checks that the sum is that of the objects.
-    fn check(&self) {
+    fn check_invariants(&self) {
         let sum: u64 = self.objects.values().map(|(_, bytes)| *bytes).sum();
         assert_eq!(self.bytes, sum, "the sum follows the list");
     }
@@ -31,7 +31,7 @@ pub(crate) struct UnfoldedObjects {
 
 impl UnfoldedObjects {
     /// Adds an object, or takes its size anew.
-    pub(crate) fn insert(&self, object: &ObjectRef, state: &State) {
+    pub(crate) fn insert(&self, object: &ObjectRef, state: &ObjectState) {
         let bytes = state.record_bytes();
         let mut list = self.list.lock();
         list.bytes += bytes;
@@ -56,7 +56,7 @@ impl UnfoldedObjects {
     pub(crate) fn take(&self) -> Vec<ObjectRef> {
         let list = std::mem::take(&mut *self.list.lock());
         if cfg!(debug_assertions) {
-            list.check();
+            list.check_invariants();
         }
         list.objects
             .into_values()

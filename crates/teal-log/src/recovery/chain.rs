@@ -4,12 +4,12 @@ use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::checksum::crc_matches;
 use crate::format::geometry::Geometry;
-use crate::format::record::{self, HEADER, Header, Run};
+use crate::format::record::{self, HEADER, RecordHeader, SectorRun};
 use crate::format::superblock::Superblock;
-use crate::recovery::refusal::OpenError;
-use crate::recovery::window::Window;
+use crate::recovery::refusal::StoreOpenError;
+use crate::recovery::window::ReadAheadWindow;
 use crate::seeded::{Bug, bug};
-use crate::tree::reader::Reader;
+use crate::tree::reader::CachedReader;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,43 +18,43 @@ use teal_types::{SECTOR, Sector};
 /// A record of the chain.
 pub(crate) struct ChainRecord {
     pub(crate) at: Sector,
-    pub(crate) header: Header,
+    pub(crate) header: RecordHeader,
     pub(crate) digest: u64,
     pub(crate) body: Arc<[u8]>,
 }
 
 /// What an anchor leads to.
-pub(crate) struct Followed {
+pub(crate) struct FollowedChain {
     /// The records of whole batches.
     pub(crate) chain: Vec<ChainRecord>,
     /// The last record behind them, whether or not its batch is whole.
-    pub(crate) last: Header,
+    pub(crate) last: RecordHeader,
 }
 
 /// The disk while it is being opened.
-pub(crate) struct Opening<'a> {
-    pub(crate) reader: &'a Reader,
+pub(crate) struct OpeningDisk<'a> {
+    pub(crate) reader: &'a CachedReader,
     pub(crate) sb: &'a Superblock,
     pub(crate) geometry: Geometry,
     /// What the chain is read through.
-    pub(crate) window: RefCell<Window>,
+    pub(crate) window: RefCell<ReadAheadWindow>,
 }
 
-impl Opening<'_> {
-    fn raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+impl OpeningDisk<'_> {
+    fn read_raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
         self.window.borrow_mut().read(self.reader, at, buf)
     }
 
-    fn header(&self, at: Sector) -> Option<(Header, Vec<u8>)> {
+    fn read_header(&self, at: Sector) -> Option<(RecordHeader, Vec<u8>)> {
         let mut bytes = vec![0; HEADER];
-        self.raw(at, &mut bytes).ok()?;
-        Header::decode(&bytes, &self.sb.uuid).map(|h| (h, bytes))
+        self.read_raw(at, &mut bytes).ok()?;
+        RecordHeader::decode(&bytes, &self.sb.uuid).map(|h| (h, bytes))
     }
 
     /// The whole record at `at`, payload unverified.
-    fn record(&self, at: Sector, fits: impl Fn(&Header) -> bool) -> Option<ChainRecord> {
-        let (header, bytes) = self.header(at).filter(|(h, _)| fits(h))?;
-        if !self.geometry.holds(Run {
+    fn read_record(&self, at: Sector, fits: impl Fn(&RecordHeader) -> bool) -> Option<ChainRecord> {
+        let (header, bytes) = self.read_header(at).filter(|(h, _)| fits(h))?;
+        if !self.geometry.holds_run(SectorRun {
             addr: at,
             sectors: u32::try_from(header.sectors()).ok()?,
         }) {
@@ -62,32 +62,32 @@ impl Opening<'_> {
         }
         let body_sectors = u64::from(header.body).div_ceil(SECTOR);
         let mut body = vec![0; (body_sectors * SECTOR) as usize];
-        self.raw(at.plus(1 + u64::from(header.payload)), &mut body)
+        self.read_raw(at.plus(1 + u64::from(header.payload)), &mut body)
             .ok()?;
         body.truncate(header.body as usize);
         crc_matches(&body, header.body_crc).then(|| ChainRecord {
             at,
             header,
-            digest: record::digest(&bytes, &self.sb.uuid),
+            digest: record::header_digest(&bytes, &self.sb.uuid),
             body: body.into(),
         })
     }
 
-    fn next(&self, last: &ChainRecord) -> Option<ChainRecord> {
-        let fits = |h: &Header| {
+    fn next_record(&self, last: &ChainRecord) -> Option<ChainRecord> {
+        let fits = |h: &RecordHeader| {
             h.seq == last.header.seq + 1
-                && (record::follows(h, last.digest) || bug(Bug::LeftoversLineUp))
+                && (record::follows_digest(h, last.digest) || bug(Bug::LeftoversLineUp))
                 && (h.epoch == last.header.epoch
-                    || h.is(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
+                    || h.has_flag(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
         };
         for run in [last.header.next_a, last.header.next_b] {
-            if run.sectors == 0 || !self.geometry.holds(run) {
+            if run.sectors == 0 || !self.geometry.holds_run(run) {
                 continue;
             }
             for skip in (0..=u64::from(last.header.gap.min(run.sectors - 1)))
                 .step_by(self.geometry.align as usize)
             {
-                if let Some(link) = self.record(run.addr.plus(skip), fits) {
+                if let Some(link) = self.read_record(run.addr.plus(skip), fits) {
                     return Some(link);
                 }
             }
@@ -107,11 +107,11 @@ impl Opening<'_> {
             let Some(segment) = self
                 .geometry
                 .segment_of(run.addr)
-                .filter(|_| self.geometry.holds(run))
+                .filter(|_| self.geometry.holds_run(run))
             else {
                 continue;
             };
-            let usable = self.geometry.usable(segment);
+            let usable = self.geometry.usable_run(segment);
             let stop = usable.addr.plus(u64::from(usable.sectors));
             let far = run
                 .addr
@@ -127,7 +127,7 @@ impl Opening<'_> {
                 continue;
             }
             read.insert(segment, (from.min(begin), to.max(end)));
-            let mut bytes = vec![0; (end.byte() - begin.byte()) as usize];
+            let mut bytes = vec![0; (end.byte_offset() - begin.byte_offset()) as usize];
             if self
                 .window
                 .borrow_mut()
@@ -136,13 +136,13 @@ impl Opening<'_> {
             {
                 // Sector by sector then: one bad sector hides only itself.
                 for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
-                    if self.reader.raw(begin.plus(i as u64), sector).is_err() {
+                    if self.reader.read_raw(begin.plus(i as u64), sector).is_err() {
                         sector.fill(0);
                     }
                 }
             }
             for sector in bytes.chunks(SECTOR as usize) {
-                if let Some(header) = Header::decode(sector, &self.sb.uuid)
+                if let Some(header) = RecordHeader::decode(sector, &self.sb.uuid)
                     && header.seq > last.header.seq
                 {
                     highest = highest.max(header.watermark);
@@ -158,20 +158,20 @@ impl Opening<'_> {
             return true;
         }
         let mut payload = vec![0; link.header.payload as usize * SECTOR as usize];
-        self.reader.raw(link.at.plus(1), &mut payload).is_ok()
+        self.reader.read_raw(link.at.plus(1), &mut payload).is_ok()
             && crc_matches(&payload, link.header.payload_crc)
     }
 
     /// The committed records from an anchor's checkpoint to the end of the log.
-    pub(crate) fn follow(
+    pub(crate) fn follow_chain(
         &self,
         from: Anchor,
         mut watermark: u64,
         salvage: bool,
-    ) -> Result<Followed, OpenError> {
-        let lost = |seq, at: Sector| OpenError::Lost { seq, at: at.get() };
+    ) -> Result<FollowedChain, StoreOpenError> {
+        let lost = |seq, at: Sector| StoreOpenError::Lost { seq, at: at.get() };
         let first = self
-            .record(from.addr, |h| h.seq == from.seq)
+            .read_record(from.addr, |h| h.seq == from.seq)
             .ok_or_else(|| lost(from.seq, from.addr))?;
         let mut chain = vec![first];
         let mut sectors = 0;
@@ -187,7 +187,7 @@ impl Opening<'_> {
                 .into());
             }
             watermark = watermark.max(last.header.watermark);
-            match self.next(last) {
+            match self.next_record(last) {
                 Some(link) => chain.push(link),
                 None => {
                     watermark = watermark.max(self.durable_by_leftovers(last));
@@ -208,7 +208,7 @@ impl Opening<'_> {
         chain.truncate(whole.unwrap_or(chain.len()));
         let committed = chain
             .iter()
-            .rposition(|l| l.header.is(record::COMMIT))
+            .rposition(|l| l.header.has_flag(record::COMMIT))
             .map_or(0, |i| i + 1);
         if bug(Bug::TornTailRefused) && committed < found {
             return Err(lost(0, from.addr));
@@ -218,6 +218,6 @@ impl Opening<'_> {
         } else {
             committed
         });
-        Ok(Followed { chain, last })
+        Ok(FollowedChain { chain, last })
     }
 }

@@ -1,8 +1,8 @@
 //! Finds the superblock of a disk: the first copy that can be read, or why there is none.
 
 use crate::error::{DiskRequest, StoreError};
-use crate::format::superblock::{self, Refused, Superblock};
-use crate::recovery::refusal::OpenError;
+use crate::format::superblock::{self, Superblock, SuperblockRefusal};
+use crate::recovery::refusal::StoreOpenError;
 use std::sync::Arc;
 use teal_env::Disk;
 use teal_types::{SECTOR, Sector};
@@ -11,10 +11,10 @@ use teal_types::{SECTOR, Sector};
 ///
 /// # Errors
 /// [`OpenError`] when neither can be used.
-pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, OpenError> {
+pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
     let sectors = disk.shape().sectors;
     if sectors * SECTOR < superblock::BYTES as u64 {
-        return Err(OpenError::TooShort(sectors * SECTOR));
+        return Err(StoreOpenError::TooShort(sectors * SECTOR));
     }
     let (mut first, mut unread) = (None, None);
     for at in [Sector::new(0), Superblock::second_copy(sectors)] {
@@ -31,7 +31,7 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, OpenError> {
         match Superblock::decode(&bytes) {
             Ok(sb) if sb.sectors <= sectors => return Ok(sb),
             Ok(sb) => {
-                return Err(OpenError::Truncated {
+                return Err(StoreOpenError::Truncated {
                     have: sectors * SECTOR,
                     want: sb.sectors * SECTOR,
                 });
@@ -41,14 +41,14 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, OpenError> {
         }
     }
     if let Some(unread) = unread {
-        return Err(OpenError::Store(unread));
+        return Err(StoreOpenError::Store(unread));
     }
     Err(match first {
-        Some(Refused::Version(v)) if v < superblock::VERSION => OpenError::Older(v),
-        Some(Refused::Version(v)) => OpenError::Newer(v),
-        Some(Refused::Features(bits)) => OpenError::Features(bits),
-        Some(Refused::Geometry(what)) => OpenError::Geometry(what),
-        Some(Refused::Damaged) => OpenError::Superblocks,
-        Some(Refused::NotTeal) | None => OpenError::NotTeal,
+        Some(SuperblockRefusal::Version(v)) if v < superblock::VERSION => StoreOpenError::Older(v),
+        Some(SuperblockRefusal::Version(v)) => StoreOpenError::Newer(v),
+        Some(SuperblockRefusal::Features(bits)) => StoreOpenError::Features(bits),
+        Some(SuperblockRefusal::Geometry(what)) => StoreOpenError::Geometry(what),
+        Some(SuperblockRefusal::Damaged) => StoreOpenError::Superblocks,
+        Some(SuperblockRefusal::NotTeal) | None => StoreOpenError::NotTeal,
     })
 }

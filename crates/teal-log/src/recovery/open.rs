@@ -18,29 +18,29 @@
 use crate::commit::anchors::Anchors;
 use crate::commit::committer::Committer;
 use crate::commit::durability::Durability;
-use crate::commit::layout::Chain;
-use crate::commit::log::{CommitLog, Settings};
+use crate::commit::layout::ChainPosition;
+use crate::commit::log::{CommitLog, StoreSettings};
 use crate::commit::witness::OverwriteWitness;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::codec::COUNTER_LIMIT;
-use crate::format::delta::{Delta, Roots, decode_body};
+use crate::format::delta::{CheckpointRoots, Delta, decode_body};
 use crate::format::geometry::Geometry;
-use crate::format::owner::Owner;
+use crate::format::owner::StoreOwner;
 use crate::format::page::{STORE_WIDE, TreeKind};
 use crate::format::record;
 use crate::format::superblock::Superblock;
 use crate::format::usage::SegmentUse;
 use crate::object::deferred::DeferredDeltas;
 use crate::object::objects::ObjectStore;
-use crate::recovery::chain::{ChainRecord, Followed, Opening};
+use crate::recovery::chain::{ChainRecord, FollowedChain, OpeningDisk};
 use crate::recovery::find_superblock::read_superblock;
 use crate::recovery::ownership::OwnedElsewhere;
-use crate::recovery::refusal::OpenError;
+use crate::recovery::refusal::StoreOpenError;
 use crate::seeded::{Bug, bug};
 use crate::space::segments::{LogHead, SegmentTable};
 use crate::tree::Tree;
-use crate::tree::reader::Reader;
+use crate::tree::reader::CachedReader;
 use crate::tree::shared_extents::SharedTable;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -57,11 +57,11 @@ pub struct OpenOptions {
     pub salvage: bool,
     /// The machine that opens it; if it is not known, the store is not marked and no mark is looked
     /// at.
-    pub owner: Owner,
+    pub owner: StoreOwner,
     /// What is done if another machine has it open.
     pub elsewhere: OwnedElsewhere,
     /// Settings to start with.
-    pub settings: Settings,
+    pub settings: StoreSettings,
 }
 
 /// What opening found.
@@ -77,14 +77,14 @@ pub struct Recovery {
 
 impl OpenOptions {
     /// Checks whether a store with this mark, whose last record is of this time, may be opened so.
-    fn may_open(&self, mark: Option<Owner>, written: Timestamp) -> Result<(), OpenError> {
+    fn may_open(&self, mark: Option<StoreOwner>, written: Timestamp) -> Result<(), StoreOpenError> {
         let is_free =
             self.read_only || self.owner.is_unknown() || self.elsewhere == OwnedElsewhere::TakeOver;
         match mark {
             Some(owner) if !is_free && !owner.is_same_machine(&self.owner) => {
-                Err(OpenError::OwnedElsewhere {
+                Err(StoreOpenError::OwnedElsewhere {
                     owner,
-                    since: written.minute(),
+                    since: written.format_minute(),
                 })
             }
             _ => Ok(()),
@@ -98,20 +98,20 @@ struct FoundLog {
     anchors: Anchors,
     /// The anchor from which the chain was followed.
     anchor: Anchor,
-    followed: Followed,
+    followed: FollowedChain,
 }
 
 impl FoundLog {
     /// Finds superblock and anchors, and follows the chain from the newest anchor. For salvage an
     /// older one will do.
-    fn read(reader: &Reader, options: &OpenOptions) -> Result<Self, OpenError> {
+    fn read(reader: &CachedReader, options: &OpenOptions) -> Result<Self, StoreOpenError> {
         let sb = read_superblock(reader.disk())?;
         if sb.read_only_compatible != 0 && !options.read_only {
-            return Err(OpenError::ReadOnlyFeatures(sb.read_only_compatible));
+            return Err(StoreOpenError::ReadOnlyFeatures(sb.read_only_compatible));
         }
         let geometry = Geometry::new(&sb);
         let anchors = Anchors::read(reader, &sb, &geometry);
-        let opening = Opening {
+        let opening = OpeningDisk {
             reader,
             sb: &sb,
             geometry,
@@ -119,10 +119,10 @@ impl FoundLog {
         };
         let salvage = options.read_only && options.salvage;
         let tried = if salvage { usize::MAX } else { 1 };
-        let mut found = Err(OpenError::Anchors);
+        let mut found = Err(StoreOpenError::Anchors);
         for anchor in anchors.by_age().into_iter().take(tried) {
             found = opening
-                .follow(anchor, anchors.watermark(), salvage)
+                .follow_chain(anchor, anchors.watermark(), salvage)
                 .map(|followed| (anchor, followed));
             if found.is_ok() {
                 break;
@@ -138,12 +138,12 @@ impl FoundLog {
     }
 
     /// Returns the records from the last checkpoint's end on, and those before of its batch.
-    fn split_at_checkpoint(&self) -> Result<(&[ChainRecord], &[ChainRecord]), OpenError> {
+    fn split_at_checkpoint(&self) -> Result<(&[ChainRecord], &[ChainRecord]), StoreOpenError> {
         let chain = &self.followed.chain;
         let last = chain
             .iter()
-            .rposition(|record| record.header.is(record::CHECKPOINT))
-            .ok_or(OpenError::Anchors)?;
+            .rposition(|record| record.header.has_flag(record::CHECKPOINT))
+            .ok_or(StoreOpenError::Anchors)?;
         let batch = chain[last].header.batch;
         let first = chain[..last]
             .iter()
@@ -153,13 +153,13 @@ impl FoundLog {
     }
 
     /// Returns where the last record of the chain says that the next one goes.
-    fn head(&self, last: &ChainRecord) -> Result<LogHead, StoreError> {
+    fn log_head(&self, last: &ChainRecord) -> Result<LogHead, StoreError> {
         let head = LogHead {
             a: last.header.next_a,
             b: last.header.next_b,
         };
         let geometry = Geometry::new(&self.sb);
-        let is_taken = |run: &record::Run| run.sectors == 0 || geometry.takes(*run);
+        let is_taken = |run: &record::SectorRun| run.sectors == 0 || geometry.accepts_run(*run);
         if [head.a, head.b].iter().all(is_taken) {
             Ok(head)
         } else {
@@ -181,8 +181,8 @@ impl CommitLog {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         options: OpenOptions,
-    ) -> Result<(Self, Recovery), OpenError> {
-        let reader = Reader::new(disk);
+    ) -> Result<(Self, Recovery), StoreOpenError> {
+        let reader = CachedReader::new(disk);
         reader.set_sweeping(true);
         if !bug(Bug::NoSyncOnOpen) {
             reader.sync()?;
@@ -191,11 +191,11 @@ impl CommitLog {
         let mark = found.followed.last.open_owner();
         options.may_open(mark, found.followed.last.time)?;
 
-        let last = found.followed.chain.last().ok_or(OpenError::Anchors)?;
+        let last = found.followed.chain.last().ok_or(StoreOpenError::Anchors)?;
         let (checkpoint, behind) = found.split_at_checkpoint()?;
-        let roots = roots_of(behind.first().ok_or(OpenError::Anchors)?)?;
-        let head = found.head(last)?;
-        let chain_end = Chain {
+        let roots = roots_of(behind.first().ok_or(StoreOpenError::Anchors)?)?;
+        let head = found.log_head(last)?;
+        let chain_end = ChainPosition {
             uuid: found.sb.uuid,
             epoch: last.header.epoch,
             seq: last.header.seq + 1,
@@ -214,12 +214,12 @@ impl CommitLog {
         let log = Self::assemble(sb, reader, clock, options, committer, &roots)?;
 
         let mut recovery = log.objects.roll_forward(checkpoint, behind)?;
-        recovery.clean = last.header.is(record::CLEAN);
+        recovery.clean = last.header.has_flag(record::CLEAN);
         log.restore_segments(&found, head)?;
         let is_marking = !options.read_only && !options.owner.is_unknown();
-        let witness = is_marking.then(|| OverwriteWitness::of(&log.objects, head));
+        let witness = is_marking.then(|| OverwriteWitness::read_from(&log.objects, head));
         let log_bytes = recovery.bytes * u64::from(recovery.batches > 0);
-        log.committer().opened(log_bytes, witness);
+        log.committer().resume_from(log_bytes, witness);
         if !options.read_only {
             log.objects.count_on()?;
         }
@@ -231,11 +231,11 @@ impl CommitLog {
     /// Puts a store together from a checkpoint's roots.
     pub(crate) fn assemble(
         sb: Superblock,
-        mut reader: Reader,
+        mut reader: CachedReader,
         clock: Arc<dyn Clock>,
         options: OpenOptions,
         committer: Committer,
-        roots: &Roots,
+        roots: &CheckpointRoots,
     ) -> Result<Self, StoreError> {
         let geometry = Geometry::new(&sb);
         reader.shared = SharedTable::new(roots.shared);
@@ -249,7 +249,7 @@ impl CommitLog {
         };
         usage.scan(&reader, 0, &mut |segment, value| {
             let item = SegmentUse::decode(value);
-            item.and_then(|item| segments.restore(u32::try_from(segment).ok()?, item))
+            item.and_then(|item| segments.restore_item(u32::try_from(segment).ok()?, item))
                 .ok_or(damaged.clone())?;
             Ok(ControlFlow::Continue(()))
         })?;
@@ -266,12 +266,13 @@ impl CommitLog {
     fn restore_segments(&self, found: &FoundLog, head: LogHead) -> Result<(), StoreError> {
         let mut segments = self.objects.segments.lock();
         segments.set_head(head);
+        segments.check_lengths(self.objects.deferred.surplus())?;
         let is_read_only = self.durability.is_read_only();
         if !is_read_only {
-            segments.sound()?;
+            segments.check_sound()?;
         }
         // What the last life had set free since the table was written is free again.
-        segments.ripen(found.anchor.checkpoint);
+        segments.free_ripe(found.anchor.checkpoint);
         // A record may have survived a crash and the host's allocation of the rest of its segment
         // not.
         if self.objects.reader.disk().shape().sparse && !is_read_only {
@@ -301,14 +302,14 @@ impl ObjectStore {
             let (before, record) = (&pair[0], &pair[1]);
             let is_entry =
                 self.geometry.segment_of(before.at) != self.geometry.segment_of(record.at);
-            let ends_batch = record.header.is(record::COMMIT) && record.header.deltas > 0;
+            let ends_batch = record.header.has_flag(record::COMMIT) && record.header.deltas > 0;
             recovery.batches += u64::from(ends_batch);
             recovery.bytes += record.header.sectors() * SECTOR;
-            self.redo(record, is_entry, &mut deltas)?;
+            self.redo_record(record, is_entry, &mut deltas)?;
         }
         if let Some(last) = behind.last() {
             self.numbers.set_objects(last.header.sums.objects);
-            self.defer(deltas, last.header.sums);
+            self.defer_changes(deltas, last.header.sums);
         }
         Ok(recovery)
     }
@@ -320,7 +321,7 @@ impl ObjectStore {
         let highest = self
             .inode_map
             .read()
-            .highest(&self.reader)
+            .highest_number(&self.reader)
             .unwrap_or(0)
             .max(ObjectNo::FIRST_FREE.get() - 1);
         if highest >= COUNTER_LIMIT {
@@ -330,13 +331,13 @@ impl ObjectStore {
                 object: Some(ObjectNo::new(highest)),
             });
         }
-        self.numbers.object_seen(ObjectNo::new(highest));
+        self.numbers.raise_above_object(ObjectNo::new(highest));
         Ok(())
     }
 }
 
 /// The roots at the end of a checkpoint's last record.
-fn roots_of(link: &ChainRecord) -> Result<Roots, StoreError> {
+fn roots_of(link: &ChainRecord) -> Result<CheckpointRoots, StoreError> {
     let damaged = StoreError::Corrupt {
         what: "a checkpoint's roots",
         at: link.at.get(),

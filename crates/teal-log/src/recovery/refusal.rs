@@ -1,11 +1,11 @@
 //! Why a store is not opened.
 
 use crate::error::StoreError;
-use crate::format::owner::Owner;
+use crate::format::owner::StoreOwner;
 
 /// Why a disk cannot be opened as a store.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// No superblock: something else, or nothing.
     #[error("this is not a TealFS store (no superblock found); make one with `teal mkfs`")]
     NotTeal,
@@ -65,7 +65,7 @@ pub enum OpenError {
     )]
     OwnedElsewhere {
         /// That machine.
-        owner: Owner,
+        owner: StoreOwner,
         /// When it wrote last, for people.
         since: String,
     },

@@ -3,14 +3,14 @@
 
 use crate::error::StoreError;
 use crate::format::codec::COUNTER_LIMIT;
-use crate::format::delta::{Delta, KEPT, PREFIX, Placed, decode_body};
-use crate::format::extent::Mapped;
-use crate::format::note_key::key;
+use crate::format::delta::{Delta, KEPT, PREFIX, PlacedDelta, decode_body};
+use crate::format::extent::MappedExtent;
+use crate::format::note_key::note_key;
 use crate::object::deferred::{DeferredDelta, DeferredDeltas};
 use crate::object::objects::ObjectStore;
 use crate::recovery::chain::ChainRecord;
-use crate::space::ledger::Charge;
-use crate::tree::freed::Freed;
+use crate::space::ledger::SpaceCharge;
+use crate::tree::freed::FreedSpace;
 use crate::tree::shared_extents::SharedChange;
 use std::sync::Arc;
 use teal_types::{Lsn, ObjectNo, SECTOR};
@@ -18,7 +18,7 @@ use teal_types::{Lsn, ObjectNo, SECTOR};
 impl ObjectStore {
     /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of
     /// objects goes into `deltas`.
-    pub(crate) fn redo(
+    pub(crate) fn redo_record(
         &self,
         link: &ChainRecord,
         is_entry: bool,
@@ -29,23 +29,23 @@ impl ObjectStore {
             if is_entry {
                 segments.start_anew(link.at);
             }
-            segments.enter(link.at, link.header.seq);
+            segments.enter_segment(link.at, link.header.seq);
         }
         let damaged = || StoreError::Corrupt {
             what: "a record",
             at: link.at.get(),
             object: None,
         };
-        let byte = link.at.byte() + SECTOR * (1 + u64::from(link.header.payload));
+        let byte = link.at.byte_offset() + SECTOR * (1 + u64::from(link.header.payload));
         for placed in decode_body(&link.body, link.header.deltas) {
             let placed = placed.map_err(|_| damaged())?;
             let no = placed.object;
             let lsn = Lsn::new(link.header.lsn.get() + u64::from(placed.lsn_offset));
-            self.numbers.lsn_seen(lsn);
+            self.numbers.raise_above_lsn(lsn);
             if no.get() >= COUNTER_LIMIT {
                 return Err(damaged());
             }
-            self.numbers.object_seen(no);
+            self.numbers.raise_above_object(no);
             if self
                 .redo_at_once(&placed, lsn, byte + placed.at as u64)?
                 .ok_or_else(damaged)?
@@ -95,7 +95,7 @@ impl ObjectStore {
     /// Says whether the delta changes an object; `Ok(None)` when it contradicts the state.
     fn redo_at_once(
         &self,
-        placed: &Placed<'_>,
+        placed: &PlacedDelta<'_>,
         lsn: Lsn,
         byte: u64,
     ) -> Result<Option<bool>, StoreError> {
@@ -104,14 +104,14 @@ impl ObjectStore {
         match &placed.delta {
             Delta::Inode(bytes) => self.segments.lock().add_live(byte, bytes.len() as u64, lsn),
             Delta::Extent {
-                extent: Mapped::Own(own),
+                extent: MappedExtent::Own(own),
                 ..
             } => {
                 self.segments
                     .lock()
-                    .add_live(own.addr.byte(), own.bytes(), own.born);
+                    .add_live(own.addr.byte_offset(), own.bytes(), own.born);
             }
-            Delta::Free => self.change_orphans(no, false, &Charge::default())?,
+            Delta::Free => self.change_orphans(no, false, &SpaceCharge::default())?,
             Delta::Head(_)
             | Delta::Attributes(_)
             | Delta::Extent { .. }
@@ -120,7 +120,7 @@ impl ObjectStore {
             | Delta::EntryGone { .. } => {}
             Delta::Orphan(orphan) => {
                 return self
-                    .change_orphans(no, *orphan, &Charge::default())
+                    .change_orphans(no, *orphan, &SpaceCharge::default())
                     .map(|()| Some(false));
             }
             Delta::Note { piece, value } => {
@@ -161,12 +161,16 @@ impl ObjectStore {
     ) -> Result<(), StoreError> {
         let mut tree = self.notes.lock();
         match value {
-            Some(value) => drop(tree.insert(&self.reader, key(no, piece), value)?),
-            None => drop(tree.remove(&self.reader, key(no, piece))?),
+            Some(value) => drop(tree.insert(&self.reader, note_key(no, piece), value)?),
+            None => drop(tree.remove(&self.reader, note_key(no, piece))?),
         }
-        let freed: Vec<_> = tree.take_freed().into_iter().map(Freed::page).collect();
+        let freed: Vec<_> = tree
+            .take_freed()
+            .into_iter()
+            .map(FreedSpace::of_page)
+            .collect();
         drop(tree);
-        self.account(&freed);
+        self.account_freed(&freed);
         Ok(())
     }
 }

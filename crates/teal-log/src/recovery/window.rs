@@ -8,7 +8,7 @@
 //!    one read where they lie close together. What cannot be read so is left to later reads.
 
 use crate::error::StoreError;
-use crate::tree::reader::Reader;
+use crate::tree::reader::CachedReader;
 use teal_types::{SECTOR, Sector};
 
 /// Bytes of the chain read at once.
@@ -19,16 +19,16 @@ const WORTH_PASSING: u64 = 64 << 10;
 ///
 /// Invariant: whole sectors.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct ReadAheadWindow {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Window {
+impl ReadAheadWindow {
     /// Reads whole sectors, unchecked.
     pub(crate) fn read(
         &mut self,
-        reader: &Reader,
+        reader: &CachedReader,
         at: Sector,
         buf: &mut [u8],
     ) -> Result<(), StoreError> {
@@ -37,19 +37,21 @@ impl Window {
             // What is here of it and the rest behind it; the window goes on where it ends.
             self.read_on(reader, at, buf)?;
             *self = Self {
-                start: at.byte() + len,
+                start: at.byte_offset() + len,
                 bytes: Vec::new(),
             };
             return Ok(());
         }
-        if !self.holds(at.byte(), len) && self.advance(reader, at.byte()).is_err() {
+        if !self.holds_range(at.byte_offset(), len)
+            && self.move_to(reader, at.byte_offset()).is_err()
+        {
             // A bad sector somewhere in it hides only itself.
             *self = Self::default();
         }
-        if !self.holds(at.byte(), len) {
-            return reader.raw(at, buf);
+        if !self.holds_range(at.byte_offset(), len) {
+            return reader.read_raw(at, buf);
         }
-        let from = (at.byte() - self.start) as usize;
+        let from = (at.byte_offset() - self.start) as usize;
         buf.copy_from_slice(&self.bytes[from..from + buf.len()]);
         Ok(())
     }
@@ -57,16 +59,16 @@ impl Window {
     /// Reads whole sectors, unchecked, however many: what the window has and the rest behind it.
     pub(crate) fn read_on(
         &self,
-        reader: &Reader,
+        reader: &CachedReader,
         at: Sector,
         buf: &mut [u8],
     ) -> Result<(), StoreError> {
-        let known = if self.holds(at.byte(), 0) {
-            (self.end() - at.byte()).min(buf.len() as u64)
+        let known = if self.holds_range(at.byte_offset(), 0) {
+            (self.end() - at.byte_offset()).min(buf.len() as u64)
         } else {
             0
         };
-        let from = (at.byte().saturating_sub(self.start)) as usize;
+        let from = (at.byte_offset().saturating_sub(self.start)) as usize;
         let (first, rest) = buf.split_at_mut(known as usize);
         if known > 0 {
             first.copy_from_slice(&self.bytes[from..from + known as usize]);
@@ -74,7 +76,7 @@ impl Window {
         if rest.is_empty() {
             Ok(())
         } else {
-            reader.raw(at.plus(known / SECTOR), rest)
+            reader.read_raw(at.plus(known / SECTOR), rest)
         }
     }
 
@@ -82,13 +84,13 @@ impl Window {
         self.start + self.bytes.len() as u64
     }
 
-    fn holds(&self, byte: u64, len: u64) -> bool {
+    fn holds_range(&self, byte: u64, len: u64) -> bool {
         byte >= self.start && byte + len <= self.end()
     }
 
     /// Moves so that it begins at `byte`; goes on where it ended if that is no further back than a
     /// head passes over.
-    fn advance(&mut self, reader: &Reader, byte: u64) -> Result<(), StoreError> {
+    fn move_to(&mut self, reader: &CachedReader, byte: u64) -> Result<(), StoreError> {
         let to = byte
             .saturating_add(WINDOW)
             .min(reader.disk().shape().sectors * SECTOR);
@@ -102,7 +104,7 @@ impl Window {
         let is_ahead = byte >= self.start && byte <= self.end() + WORTH_PASSING;
         let from = if is_ahead { self.end() } else { byte };
         let mut more = vec![0; to.saturating_sub(from) as usize];
-        reader.raw(Sector::new(from / SECTOR), &mut more)?;
+        reader.read_raw(Sector::new(from / SECTOR), &mut more)?;
         if is_ahead {
             self.bytes.append(&mut more);
             self.bytes.drain(..(byte - self.start) as usize);

@@ -9,15 +9,17 @@
 //!    again ([`with_head`](Cost::with_head)), notes ([`with_note`](Cost::with_note)), further
 //!    objects, content.
 //! 3. What an operation has really taken is compared with its cost when it ends, in every build: a
-//!    cost that is too small is told with the name of the operation, where it was made, and does
-//!    not come up as a lack of room at some later commit.
+//!    cost that is too small is logged with the name of the operation, and a debug build panics
+//!    where it was made. It does not come up as a lack of room at some later commit.
 
 use crate::format::note_key::PIECE;
 use crate::tree::page_bounds::PAGE;
 use teal_types::BLOCK;
+use teal_types::limits::TARGET_MAX;
 
-/// The fixed part of an inode record, and its content if that is inside it, at most.
-const RECORD: u64 = 192 + 2048;
+/// The fixed part of an inode record, and its content if that is inside it: the target of a
+/// symbolic link is the longest.
+const RECORD: u64 = 192 + TARGET_MAX as u64;
 /// An object of an operation: a leaf of the inode map and a page above it, its attributes, and its
 /// record without names and extended attributes, which may leave as much unused as it takes.
 const OBJECT: u64 = 2 * PAGE + 2 * 192 + 2 * RECORD;
@@ -35,18 +37,20 @@ const NAME: u64 = 5120;
 /// Names and extended attributes are in a delta, and in a record that may leave as much unused as
 /// it takes.
 const HEAD_TIMES: u64 = 3;
+/// The header of a name or an extended attribute in a record.
+const HEAD_ITEM: u64 = 32;
 /// Header of the delta of a piece of a note, and an item in a half full page.
 pub(crate) const NOTE_ITEM: usize = 64 + 2 * 16;
 
 /// Blocks that `len` bytes take, wherever they begin, in the log.
-const fn content(len: u64) -> u64 {
+const fn content_bytes(len: u64) -> u64 {
     (len / BLOCK + PIECE_ENDS) * BLOCK_TAKES
 }
 
 /// Which operation a cost is of, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Operation {
+pub enum OperationKind {
     /// Makes an object.
     Create,
     /// Gives an object one more name.
@@ -75,7 +79,7 @@ pub enum Operation {
     Names,
 }
 
-impl Operation {
+impl OperationKind {
     /// Every operation, in the order of their numbers.
     const ALL: [Self; 13] = [
         Self::Create,
@@ -94,13 +98,13 @@ impl Operation {
     ];
 
     /// The bit that stands for it in a set of operations.
-    pub(crate) fn bit(self) -> u64 {
+    pub(crate) fn bit_in_set(self) -> u64 {
         1 << (self as u8)
     }
 
     /// Returns the operations of a set.
     pub(crate) fn of_bits(bits: u64) -> Vec<Self> {
-        let is_in = |operation: &Self| bits & operation.bit() != 0;
+        let is_in = |operation: &Self| bits & operation.bit_in_set() != 0;
         Self::ALL.into_iter().filter(is_in).collect()
     }
 }
@@ -108,87 +112,93 @@ impl Operation {
 /// What an operation may take in the log, at worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    operation: Operation,
+    operation: OperationKind,
     bytes: u64,
-    purpose: Purpose,
+    purpose: SpacePurpose,
 }
 
 impl Cost {
-    const fn of(operation: Operation, bytes: u64) -> Self {
+    const fn of_kind(operation: OperationKind, bytes: u64) -> Self {
         Self {
             operation,
             bytes,
-            purpose: Purpose::Grows,
+            purpose: SpacePurpose::Grows,
         }
     }
 
     /// Making an object, with a name in a directory or in the orphan set.
     pub const fn create() -> Self {
-        Self::of(Operation::Create, 2 * OBJECT + 2 * PATH)
+        Self::of_kind(OperationKind::Create, 2 * OBJECT + 2 * PATH)
     }
 
     /// Giving an object one more name.
     pub const fn link() -> Self {
-        Self::of(Operation::Link, 2 * OBJECT + 2 * PATH)
+        Self::of_kind(OperationKind::Link, 2 * OBJECT + 2 * PATH)
     }
 
     /// Taking a name away; without a name the object joins the orphan set.
     pub const fn unlink() -> Self {
-        Self::of(Operation::Unlink, 2 * OBJECT + 2 * PATH)
+        Self::of_kind(OperationKind::Unlink, 2 * OBJECT + 2 * PATH)
     }
 
     /// Changing a name: two directories, the object, and another one that had the name, or lies
     /// above.
     pub const fn rename() -> Self {
-        Self::of(Operation::Rename, 4 * OBJECT + 3 * PATH)
+        Self::of_kind(OperationKind::Rename, 4 * OBJECT + 3 * PATH)
     }
 
     /// An operation on so many objects and their names, whichever it is.
     pub const fn names(objects: u64) -> Self {
-        Self::of(Operation::Names, objects * (OBJECT + PATH))
+        Self::of_kind(OperationKind::Names, objects * (OBJECT + PATH))
     }
 
     /// Writing `len` bytes into a file, wherever they begin.
     pub const fn write(len: u64) -> Self {
-        Self::of(Operation::Write, OBJECT + PATH + content(len))
+        Self::of_kind(OperationKind::Write, OBJECT + PATH + content_bytes(len))
     }
 
     /// Changing the length of a file, or making a hole: the blocks at the ends are written again.
     pub const fn cut() -> Self {
-        Self::of(Operation::Cut, OBJECT + 2 * PATH + content(0))
+        Self::of_kind(OperationKind::Cut, OBJECT + 2 * PATH + content_bytes(0))
     }
 
     /// Changing the attributes of an object, and the length of a file.
     pub const fn set_attributes() -> Self {
-        Self::of(Operation::SetAttributes, OBJECT + 2 * PATH + content(0))
+        Self::of_kind(
+            OperationKind::SetAttributes,
+            OBJECT + 2 * PATH + content_bytes(0),
+        )
     }
 
     /// Changing an extended attribute to a value of so many bytes, its name included.
     pub const fn set_xattr(len: u64) -> Self {
-        Self::of(Operation::SetXattr, OBJECT + HEAD_TIMES * len)
+        Self::of_kind(
+            OperationKind::SetXattr,
+            OBJECT + HEAD_TIMES * (HEAD_ITEM + len),
+        )
     }
 
     /// Giving an object back, or a step of that: it frees more than it takes.
     pub const fn free() -> Self {
-        Self::of(Operation::Free, OBJECT + 2 * PATH + content(0)).freeing()
+        Self::of_kind(OperationKind::Free, OBJECT + 2 * PATH + content_bytes(0)).freeing()
     }
 
     /// Letting files share content; `bytes` are what the extents and references of the step take.
     pub(crate) const fn share(bytes: u64) -> Self {
-        Self::of(Operation::Share, bytes)
+        Self::of_kind(OperationKind::Share, bytes)
     }
 
     /// Changing notes and nothing else.
     pub const fn note() -> Self {
-        Self::of(Operation::Note, OBJECT)
+        Self::of_kind(OperationKind::Note, OBJECT)
     }
 
     /// Taking over a state of an object from elsewhere: attributes, a length, no content.
     pub const fn install() -> Self {
-        Self::of(Operation::Install, OBJECT + 2 * PATH + content(0))
+        Self::of_kind(OperationKind::Install, OBJECT + 2 * PATH + content_bytes(0))
     }
 
-    const fn plus(mut self, bytes: u64) -> Self {
+    const fn plus_bytes(mut self, bytes: u64) -> Self {
         self.bytes += bytes;
         self
     }
@@ -196,33 +206,33 @@ impl Cost {
     /// Adds objects that are changed too, so many.
     #[must_use]
     pub const fn with_objects(self, count: u64) -> Self {
-        self.plus(count * (OBJECT + PATH))
+        self.plus_bytes(count * (OBJECT + PATH))
     }
 
     /// Adds names that are set or removed in directories that are counted already, so many.
     #[must_use]
     pub const fn with_names(self, count: u64) -> Self {
-        self.plus(count * NAME)
+        self.plus_bytes(count * NAME)
     }
 
     /// Adds all names and extended attributes of an object, which are written again: they are so
     /// many bytes ([`head_bytes`](crate::Store::head_bytes)), or become so many more.
     #[must_use]
     pub const fn with_head(self, bytes: u64) -> Self {
-        self.plus(HEAD_TIMES * bytes)
+        self.plus_bytes(HEAD_TIMES * bytes)
     }
 
     /// Adds a piece of content of so many bytes, elsewhere in the file.
     #[must_use]
     pub const fn with_piece(self, len: u64) -> Self {
-        self.plus(content(len))
+        self.plus_bytes(content_bytes(len))
     }
 
     /// Adds a note of at most so many bytes.
     #[must_use]
     pub const fn with_note(self, len: usize) -> Self {
         let pieces = len / PIECE + 2;
-        self.plus(PATH + (2 * len + pieces * (NOTE_ITEM + 4096 / 4)) as u64)
+        self.plus_bytes(PATH + (2 * len + pieces * (NOTE_ITEM + 4096 / 4)) as u64)
     }
 
     /// Adds notes, so many, each of at most so many bytes.
@@ -239,21 +249,21 @@ impl Cost {
 
     /// Adds what another operation takes that is done under the same one.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        self.plus(other.bytes)
+    pub const fn and_also(self, other: Self) -> Self {
+        self.plus_bytes(other.bytes)
     }
 
     /// Returns the cost of the same operation as one that gives space back.
     #[must_use]
     pub const fn freeing(mut self) -> Self {
-        self.purpose = Purpose::Frees;
+        self.purpose = SpacePurpose::Frees;
         self
     }
 
     /// Returns the cost of the same operation as one that takes about what it gives back.
     #[must_use]
     pub const fn replacing(mut self) -> Self {
-        self.purpose = Purpose::Replaces;
+        self.purpose = SpacePurpose::Replaces;
         self
     }
 
@@ -263,19 +273,19 @@ impl Cost {
     }
 
     /// Returns what it does to the space in use in the end.
-    pub const fn purpose(&self) -> Purpose {
+    pub const fn purpose(&self) -> SpacePurpose {
         self.purpose
     }
 
     /// Returns which operation it is of.
-    pub const fn operation(&self) -> Operation {
+    pub const fn operation_kind(&self) -> OperationKind {
         self.operation
     }
 }
 
 /// What an operation does to the space in use, and so how far into the reserve it may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum SpacePurpose {
     /// May take more: nothing of the reserve.
     Grows,
     /// Takes about what it gives back: a quarter of it.
@@ -295,24 +305,24 @@ mod tests {
         let each = one.bytes() - Cost::note().bytes();
         assert_eq!(two.bytes(), Cost::note().bytes() + 2 * each);
         assert!(each >= 2 * 5000, "a note is in its delta and in a page");
-        let both = Cost::write(100).and(Cost::set_xattr(10)).replacing();
+        let both = Cost::write(100).and_also(Cost::set_xattr(10)).replacing();
         assert_eq!(
             both.bytes(),
             Cost::write(100).bytes() + Cost::set_xattr(10).bytes()
         );
         assert_eq!(
-            (both.operation(), both.purpose()),
-            (Operation::Write, Purpose::Replaces)
+            (both.operation_kind(), both.purpose()),
+            (OperationKind::Write, SpacePurpose::Replaces)
         );
     }
 
     #[test]
     fn a_set_of_operations_names_them() {
-        let bits = Operation::Rename.bit() | Operation::Install.bit();
+        let bits = OperationKind::Rename.bit_in_set() | OperationKind::Install.bit_in_set();
         assert_eq!(
-            Operation::of_bits(bits),
-            [Operation::Rename, Operation::Install]
+            OperationKind::of_bits(bits),
+            [OperationKind::Rename, OperationKind::Install]
         );
-        assert_eq!(Operation::of_bits(u64::MAX), Operation::ALL);
+        assert_eq!(OperationKind::of_bits(u64::MAX), OperationKind::ALL);
     }
 }

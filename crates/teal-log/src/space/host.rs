@@ -62,8 +62,8 @@ impl HostAllocation {
     }
 
     /// Returns what the host has left for the store; `None` where nothing bounds it.
-    fn room(&self) -> Option<HostRoom> {
-        let now = self.clock.monotonic();
+    fn room_left(&self) -> Option<HostRoom> {
+        let now = self.clock.monotonic_time();
         let mut seen = self.seen.lock();
         match *seen {
             Some(known) if now.saturating_sub(known.at) < HOST_AGE => known.room,
@@ -77,8 +77,8 @@ impl HostAllocation {
 
     /// Returns the bytes that the host would not give if it were asked now, out of `unready` bytes
     /// that it was not asked for yet while it was for `held` bytes.
-    pub(crate) fn lacks(&self, held: u64, unready: u64) -> u64 {
-        let Some(room) = self.room() else {
+    pub(crate) fn missing_bytes(&self, held: u64, unready: u64) -> u64 {
+        let Some(room) = self.room_left() else {
             return 0;
         };
         // An earlier opening may have had more allocated than this one knows of.
@@ -99,7 +99,7 @@ impl HostAllocation {
                 }
             };
             let Some(segment) = next else { break };
-            if let Err(e) = self.allocate(segment) {
+            if let Err(e) = self.allocate_segment(segment) {
                 self.say_it_is_full("more of it", &e);
                 break;
             }
@@ -108,7 +108,7 @@ impl HostAllocation {
             *self.seen.lock() = None;
             let mut segments = segments.lock();
             segments.set_ready(segment);
-            segments.refill();
+            segments.refill_head();
         }
     }
 
@@ -122,7 +122,7 @@ impl HostAllocation {
     ) -> Result<(), StoreError> {
         let doubtful = segments.lock().doubtful().clone();
         for segment in doubtful {
-            if let Err(e) = self.allocate(Segment(segment)) {
+            if let Err(e) = self.allocate_segment(Segment(segment)) {
                 self.say_it_is_full("what it uses", &e);
                 return Err(StoreError::NoSpace);
             }
@@ -131,8 +131,8 @@ impl HostAllocation {
         Ok(())
     }
 
-    fn allocate(&self, segment: Segment) -> std::io::Result<()> {
-        let run = self.geometry.whole(segment);
+    fn allocate_segment(&self, segment: Segment) -> std::io::Result<()> {
+        let run = self.geometry.whole_run(segment);
         self.disk.allocate(run.addr, u64::from(run.sectors))
     }
 

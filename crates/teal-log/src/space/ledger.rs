@@ -7,8 +7,8 @@
 //! 2. What the open batch takes only an operation under way, a note, or the cleaner adds; sealing
 //!    the batch sets it to nothing.
 //! 3. What an operation has taken is compared with its [`Cost`] when it ends. If a cost is too
-//!    small, that is told where it was made, in every build: then the promise of a commit that has
-//!    room would be worth nothing.
+//!    small, the log says so where it was made, in every build, and a debug build panics: the
+//!    promise that a commit has room would be worth nothing.
 //! 4. The *budget* is what may be promised without a closer look. It is set from the real room at
 //!    each closer look, and only shrinks by what is promised and taken since, so it never says more
 //!    than there is.
@@ -18,7 +18,7 @@
 //! way, and else off by at most what operations are adding at that moment, which is a part of what
 //! was promised to them.
 
-use crate::space::cost::{Cost, Operation};
+use crate::space::cost::{Cost, OperationKind};
 use crate::tree::page_bounds::PAGE;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -28,9 +28,9 @@ pub(crate) const MEM_PAGES: u64 = 2048;
 
 /// What an operation has taken so far, or the sum of what it has given back.
 #[derive(Debug, Default)]
-pub(crate) struct Charge(AtomicI64);
+pub(crate) struct SpaceCharge(AtomicI64);
 
-impl Charge {
+impl SpaceCharge {
     /// Counts bytes that sealing will take more, or less, because of the operation.
     pub(crate) fn add(&self, bytes: i64) {
         self.0.fetch_add(bytes, Relaxed);
@@ -69,7 +69,7 @@ pub(crate) struct SpaceLedger {
 impl SpaceLedger {
     /// Promises so many bytes. Returns whether the budget had them; the caller takes the promise
     /// back if nothing else has.
-    pub(crate) fn promise(&self, bytes: u64) -> bool {
+    pub(crate) fn promise_bytes(&self, bytes: u64) -> bool {
         let bytes = bytes as i64;
         self.promised.fetch_add(bytes, Relaxed);
         self.budget.fetch_sub(bytes, Relaxed) >= bytes
@@ -85,24 +85,34 @@ impl SpaceLedger {
 
     /// Ends the promise of an operation that is done, and compares what it has taken with its cost.
     /// If it has taken more, the log names it: the cost must be mended where it is made.
-    pub(crate) fn end_operation(&self, cost: &Cost, charge: &Charge) {
+    ///
+    /// # Panics
+    /// In debug builds, if it has taken more: a test that meets such an operation fails there.
+    pub(crate) fn end_operation(&self, cost: &Cost, charge: &SpaceCharge) {
         self.end_promise(cost.bytes());
-        self.operations.fetch_or(cost.operation().bit(), Relaxed);
+        self.operations
+            .fetch_or(cost.operation_kind().bit_in_set(), Relaxed);
         let taken = charge.taken();
         if taken <= cost.bytes() as i64 {
             return;
         }
-        let (operation, bytes) = (cost.operation(), cost.bytes());
-        log::error!("the cost of {operation:?} is too small: {bytes} bytes, and it took {taken}");
+        let (operation, bytes) = (cost.operation_kind(), cost.bytes());
+        let found =
+            format!("the cost of {operation:?} is too small: {bytes} bytes, and it took {taken}");
+        log::error!("{found}");
+        // Fuzzed images make operations take what no store does, and a panic while another one
+        // unwinds would abort.
+        let is_checked = cfg!(debug_assertions) && !cfg!(feature = "fuzzing");
+        assert!(!is_checked || std::thread::panicking(), "{found}");
     }
 
     /// Returns the kinds of operations that the open batch holds.
-    pub(crate) fn operations(&self) -> Vec<Operation> {
-        Operation::of_bits(self.operations.load(Relaxed))
+    pub(crate) fn operation_kinds(&self) -> Vec<OperationKind> {
+        OperationKind::of_bits(self.operations.load(Relaxed))
     }
 
     /// Returns the bytes that are promised to operations under way.
-    pub(crate) fn promised(&self) -> u64 {
+    pub(crate) fn promised_bytes(&self) -> u64 {
         self.promised.load(Relaxed).max(0) as u64
     }
 
@@ -185,7 +195,7 @@ impl SpaceLedger {
     ///
     /// # Panics
     /// If something was: then some change was undone twice.
-    pub(crate) fn check(&self) {
+    pub(crate) fn check_invariants(&self) {
         let batch = self.batch_bytes.load(Relaxed);
         assert!(batch >= 0, "a batch takes {batch} bytes");
         let relocated = self.relocated_bytes.load(Relaxed);
@@ -205,25 +215,46 @@ mod tests {
     fn a_promise_leaves_the_budget_and_comes_back() {
         let ledger = SpaceLedger::default();
         ledger.set_budget(100);
-        assert!(ledger.promise(60));
-        assert!(!ledger.promise(60), "the budget has only 40 left");
+        assert!(ledger.promise_bytes(60));
+        assert!(!ledger.promise_bytes(60), "the budget has only 40 left");
         ledger.end_promise(60);
         ledger.add_to_batch(10);
-        assert_eq!((ledger.promised(), ledger.batch_bytes()), (60, 10));
+        assert_eq!((ledger.promised_bytes(), ledger.batch_bytes()), (60, 10));
         ledger.end_promise(60);
         ledger.batch_sealed();
-        ledger.check();
+        ledger.check_invariants();
         assert!(
-            !ledger.promise(91),
+            !ledger.promise_bytes(91),
             "10 bytes are taken until the room is looked at again"
         );
+    }
+
+    #[test]
+    fn an_operation_may_take_all_that_its_cost_says() {
+        let (ledger, charge) = (SpaceLedger::default(), SpaceCharge::default());
+        let cost = Cost::note();
+        ledger.promise_bytes(cost.bytes());
+        charge.add(cost.bytes() as i64);
+        ledger.end_operation(&cost, &charge);
+        assert_eq!(ledger.promised_bytes(), 0);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the cost of Note is too small")]
+    fn a_cost_that_was_too_small_is_found_where_it_was_made() {
+        let (ledger, charge) = (SpaceLedger::default(), SpaceCharge::default());
+        let cost = Cost::note();
+        ledger.promise_bytes(cost.bytes());
+        charge.add(cost.bytes() as i64 + 1);
+        ledger.end_operation(&cost, &charge);
     }
 
     #[test]
     #[should_panic(expected = "each promise ends once")]
     fn a_promise_that_ends_twice_is_found() {
         let ledger = SpaceLedger::default();
-        ledger.promise(10);
+        ledger.promise_bytes(10);
         ledger.end_promise(10);
         ledger.end_promise(10);
     }

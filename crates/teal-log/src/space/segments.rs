@@ -15,9 +15,9 @@ mod check;
 pub(crate) mod victims;
 
 use crate::error::StoreError;
-use crate::format::delta::Roots;
+use crate::format::delta::CheckpointRoots;
 use crate::format::geometry::{Geometry, Segment};
-use crate::format::record::Run;
+use crate::format::record::SectorRun;
 use crate::format::usage::SegmentUse;
 use crate::seeded::{Bug, bug};
 use std::collections::BTreeSet;
@@ -25,12 +25,20 @@ use teal_types::{Lsn, SECTOR, Sector};
 
 /// A run shorter than this many sectors is not worth a record.
 const SHORTEST_RUN: u64 = 16;
+/// Content that became shared counts so often at most: as shared content, and as content of the
+/// file that had it, until that is brought up to date after a crash.
+const COUNTED_MOST: u64 = 2;
+const DAMAGED: StoreError = StoreError::Corrupt {
+    what: "the usage table",
+    at: 0,
+    object: None,
+};
 
 /// Where the next record goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogHead {
-    pub(crate) a: Run,
-    pub(crate) b: Run,
+    pub(crate) a: SectorRun,
+    pub(crate) b: SectorRun,
 }
 
 #[derive(Debug)]
@@ -131,18 +139,20 @@ impl SegmentTable {
         self.moving.insert(segment.0);
     }
 
-    /// Takes over an item read from the usage tree or a checkpoint's overrides.
-    pub(crate) fn restore(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
+    /// Takes over an item read from the usage tree or a checkpoint's overrides; `None` when no
+    /// store says such a thing. An item may count more live bytes than its segment is long:
+    /// [`check_lengths`](Self::check_lengths) tells whether it may once the log has been read.
+    pub(crate) fn restore_item(&mut self, segment: u32, usage: SegmentUse) -> Option<()> {
         let most = self.geometry.segment_bytes();
         let slot = self.table.get_mut(segment as usize)?;
-        if u64::from(usage.live) + u64::from(usage.retained) > most
+        if u64::from(usage.live) + u64::from(usage.retained) > COUNTED_MOST * most
             || u64::from(usage.first) * SECTOR > most
         {
             return None;
         }
         self.live = self.live - u64::from(slot.live) + u64::from(usage.live);
         *slot = usage;
-        self.sort(segment);
+        self.sort_into_sets(segment);
         Some(())
     }
 
@@ -150,7 +160,7 @@ impl SegmentTable {
         &self.table[segment.0 as usize]
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Segment, &SegmentUse)> {
+    pub(crate) fn all_segments(&self) -> impl Iterator<Item = (Segment, &SegmentUse)> {
         self.table
             .iter()
             .enumerate()
@@ -158,18 +168,18 @@ impl SegmentTable {
     }
 
     /// Bytes the newest state refers to.
-    pub(crate) fn live(&self) -> u64 {
+    pub(crate) fn live_bytes(&self) -> u64 {
         self.live
     }
 
-    fn edit(&mut self, segment: Segment, change: impl FnOnce(&mut SegmentUse)) {
+    fn edit_item(&mut self, segment: Segment, change: impl FnOnce(&mut SegmentUse)) {
         self.changed.insert(segment.0);
         change(&mut self.table[segment.0 as usize]);
-        self.sort(segment.0);
+        self.sort_into_sets(segment.0);
     }
 
     /// Puts a segment into the set its table item says it belongs to.
-    fn sort(&mut self, segment: u32) {
+    fn sort_into_sets(&mut self, segment: u32) {
         let usage = self.table[segment as usize];
         let bytes = self.geometry.usable_bytes(Segment(segment));
         if usage.used {
@@ -201,7 +211,7 @@ impl SegmentTable {
         let Some((segment, live)) = found else {
             return self.contradictory = true;
         };
-        self.edit(segment, |u| {
+        self.edit_item(segment, |u| {
             u.live = live;
             u.born = u.born.max(born);
         });
@@ -216,7 +226,7 @@ impl SegmentTable {
             return self.contradictory = true;
         };
         let interval = self.interval;
-        self.edit(segment, |u| {
+        self.edit_item(segment, |u| {
             u.live -= bytes as u32;
             u.touched = u.touched.max(interval);
         });
@@ -224,7 +234,7 @@ impl SegmentTable {
     }
 
     /// Notes that another table contradicts this one.
-    pub(crate) fn contradict(&mut self) {
+    pub(crate) fn mark_contradictory(&mut self) {
         self.contradictory = true;
     }
 
@@ -234,20 +244,30 @@ impl SegmentTable {
     ///
     /// # Errors
     /// [`StoreError::Corrupt`].
-    pub(crate) fn sound(&self) -> Result<(), StoreError> {
-        let damaged = StoreError::Corrupt {
-            what: "the usage table",
-            at: 0,
-            object: None,
-        };
+    pub(crate) fn check_sound(&self) -> Result<(), StoreError> {
         if self.contradictory {
-            Err(damaged)
+            Err(DAMAGED)
         } else {
             Ok(())
         }
     }
 
-    pub(crate) fn head(&self) -> LogHead {
+    /// Checks that no segment holds more than it is long, but for what changes that wait to be
+    /// redone will give back: `surplus` bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`]: the table is not that of this store.
+    pub(crate) fn check_lengths(&self, surplus: u64) -> Result<(), StoreError> {
+        let most = self.geometry.segment_bytes() + surplus;
+        let held = |usage: &SegmentUse| u64::from(usage.live) + u64::from(usage.retained);
+        if self.table.iter().all(|usage| held(usage) <= most) {
+            Ok(())
+        } else {
+            Err(DAMAGED)
+        }
+    }
+
+    pub(crate) fn log_head(&self) -> LogHead {
         self.head
     }
 
@@ -261,7 +281,7 @@ impl SegmentTable {
                 && self
                     .geometry
                     .segment_of(run.addr)
-                    .is_some_and(|s| self.geometry.usable(s) == run)
+                    .is_some_and(|s| self.geometry.usable_run(s) == run)
             {
                 self.start_anew(run.addr);
             }
@@ -274,9 +294,9 @@ impl SegmentTable {
         if is_named {
             self.head = LogHead {
                 a: self.head.b,
-                b: Run::default(),
+                b: SectorRun::default(),
             };
-            self.refill();
+            self.refill_head();
         }
         is_named
     }
@@ -287,21 +307,21 @@ impl SegmentTable {
         if let Some(segment) = self.geometry.segment_of(at)
             && self.table[segment.0 as usize].live == 0
         {
-            self.edit(segment, |u| *u = SegmentUse::default());
+            self.edit_item(segment, |u| *u = SegmentUse::default());
         }
     }
 
     /// Records that a record with this number starts at `at`; says whether it is the first of its
     /// segment.
-    pub(crate) fn enter(&mut self, at: Sector, seq: u64) -> bool {
+    pub(crate) fn enter_segment(&mut self, at: Sector, seq: u64) -> bool {
         let segment = self
             .geometry
             .segment_of(at)
             .expect("records lie in segments");
-        let first = (at.get() - self.geometry.whole(segment).addr.get()) as u32;
+        let first = (at.get() - self.geometry.whole_run(segment).addr.get()) as u32;
         let interval = self.interval;
         let is_first = !self.get(segment).used;
-        self.edit(segment, |u| {
+        self.edit_item(segment, |u| {
             if is_first {
                 *u = SegmentUse {
                     used: true,
@@ -322,8 +342,8 @@ impl SegmentTable {
     }
 
     /// The segments the head and its successor are in, each once.
-    fn reserved(&self) -> impl Iterator<Item = Segment> {
-        let of = |run: Run| {
+    fn head_segments(&self) -> impl Iterator<Item = Segment> {
+        let of = |run: SectorRun| {
             if run.sectors > 0 {
                 self.geometry.segment_of(run.addr)
             } else {
@@ -349,42 +369,42 @@ impl SegmentTable {
 
     pub(crate) fn set_ready(&mut self, segment: Segment) {
         self.unready.remove(&segment.0);
-        self.sort(segment.0);
+        self.sort_into_sets(segment.0);
     }
 
     /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
-    pub(crate) fn advance(&mut self, end: Sector) -> LogHead {
+    pub(crate) fn advance_head(&mut self, end: Sector) -> LogHead {
         let end = Sector::new(end.get().next_multiple_of(self.geometry.align));
         let segment = self
             .geometry
             .segment_of(Sector::new(end.get() - 1))
             .expect("records lie in segments");
-        let usable = self.geometry.usable(segment);
+        let usable = self.geometry.usable_run(segment);
         let left = (usable.addr.get() + u64::from(usable.sectors)).saturating_sub(end.get());
         let b_used = self.geometry.segment_of(self.head.b.addr) == Some(segment);
         if b_used {
-            self.head.b = Run::default();
+            self.head.b = SectorRun::default();
         }
         if left >= SHORTEST_RUN.max(2 * self.geometry.align) {
-            self.head.a = Run {
+            self.head.a = SectorRun {
                 addr: end,
                 sectors: left as u32,
             };
         } else {
             self.head.a = std::mem::take(&mut self.head.b);
         }
-        self.refill();
+        self.refill_head();
         self.named = self.head;
         self.head
     }
 
     /// Gives the head a second run if it has none and one is free.
-    pub(crate) fn refill(&mut self) {
+    pub(crate) fn refill_head(&mut self) {
         for _ in 0..2 {
             if self.head.b.sectors == 0
                 && let Some(segment) = self.next_free(true)
             {
-                self.head.b = self.geometry.usable(segment);
+                self.head.b = self.geometry.usable_run(segment);
             }
             if self.head.a.sectors == 0 {
                 self.head.a = std::mem::take(&mut self.head.b);
@@ -393,7 +413,7 @@ impl SegmentTable {
     }
 
     /// Frees what may be reused now that checkpoint `durable` is.
-    pub(crate) fn ripen(&mut self, durable: u64) {
+    pub(crate) fn free_ripe(&mut self, durable: u64) {
         let is_ripe = |s: &Segment| {
             (self.table[s.0 as usize].touched + 2 <= durable || bug(Bug::ReuseAtOnce))
                 && !self.is_reserved(*s)
@@ -405,13 +425,17 @@ impl SegmentTable {
             .filter(is_ripe)
             .collect();
         for segment in &ripe {
-            self.edit(*segment, |u| *u = SegmentUse::default());
+            self.edit_item(*segment, |u| *u = SegmentUse::default());
         }
     }
 
     /// SegmentTable that will be free once two more checkpoints are durable, without any cleaning.
-    pub(crate) fn ripening(&self) -> usize {
-        self.dead.len() - self.reserved().filter(|s| self.dead.contains(&s.0)).count()
+    pub(crate) fn ripening_segments(&self) -> usize {
+        self.dead.len()
+            - self
+                .head_segments()
+                .filter(|s| self.dead.contains(&s.0))
+                .count()
     }
 
     /// Bytes that can be written without cleaning or asking the host.
@@ -421,7 +445,7 @@ impl SegmentTable {
         }
         let head = u64::from(self.head.a.sectors) + u64::from(self.head.b.sectors);
         let taken = self
-            .reserved()
+            .head_segments()
             .filter(|s| self.free.contains(&s.0))
             .map(|s| self.geometry.usable_bytes(s));
         head * SECTOR + self.free_bytes - taken.sum::<u64>()
@@ -440,7 +464,7 @@ impl SegmentTable {
     /// Free segments, ready or not.
     pub(crate) fn free_segments(&self) -> usize {
         let reserved = self
-            .reserved()
+            .head_segments()
             .filter(|s| !self.table[s.0 as usize].used)
             .count();
         self.free.len() + self.unready.len() - reserved
@@ -451,7 +475,7 @@ impl SegmentTable {
         std::mem::take(&mut self.changed)
     }
 
-    pub(crate) fn changed(&self) -> &BTreeSet<u32> {
+    pub(crate) fn changed_segments(&self) -> &BTreeSet<u32> {
         &self.changed
     }
 
@@ -462,12 +486,12 @@ impl SegmentTable {
 
     /// Takes over what a checkpoint's usage tree could not know; it stays changed until the next
     /// one.
-    pub(crate) fn apply_overrides(&mut self, roots: &Roots) -> Option<()> {
+    pub(crate) fn apply_overrides(&mut self, roots: &CheckpointRoots) -> Option<()> {
         self.changed
             .extend(roots.overrides.iter().map(|(segment, _)| *segment));
         roots
             .overrides
             .iter()
-            .try_for_each(|(segment, usage)| self.restore(*segment, *usage))
+            .try_for_each(|(segment, usage)| self.restore_item(*segment, *usage))
     }
 }

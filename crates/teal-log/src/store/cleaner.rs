@@ -61,7 +61,7 @@ impl Store {
             Some(committer) => self.log.commit_as(committer, kind),
             None => {
                 let mut committer = self.log.committer();
-                self.log.durability.writable()?;
+                self.log.durability.check_writable()?;
                 self.log.commit_as(&mut committer, kind)
             }
         }
@@ -79,7 +79,7 @@ impl Store {
         if !bug(Bug::DeferredUncleaned) {
             self.objects().redo_all_deferred();
         }
-        let ripening = self.objects().segments.lock().ripening() as u64
+        let ripening = self.objects().segments.lock().ripening_segments() as u64
             * self.objects().geometry.segment_bytes();
         let mut worked = false;
         self.objects().ledger.cleaner_owes_nothing();
@@ -121,7 +121,7 @@ impl Store {
             let owes = turn == 0
                 && choice == VictimPolicy::Emptiest
                 && self.objects().fold_bytes() > self.objects().usage_bytes();
-            if self.objects().segments.lock().ripening() == 0 && !owes {
+            if self.objects().segments.lock().ripening_segments() == 0 && !owes {
                 break;
             }
             self.commit_round(held.as_deref_mut(), BatchKind::Checkpoint)?;
@@ -143,12 +143,12 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let segment = self.objects().geometry.segment_bytes();
         let (mut looks, mut gained, mut worked) = (0, 0, false);
-        let mut places = self.objects().inode_map.read().places().clone();
-        for victim in self.victims(want, choice, left) {
+        let mut places = self.objects().inode_map.read().changed_places().clone();
+        for victim in self.choose_victims(want, choice, left) {
             if gained >= want || looks > if held.is_some() { LOOKS } else { LOOKS_AHEAD } {
                 break;
             }
-            if choice != VictimPolicy::Emptiest && !self.fits(&victim, victim.live, left) {
+            if choice != VictimPolicy::Emptiest && !self.victim_fits(&victim, victim.live, left) {
                 break;
             }
             let Some(read) = self.read_victim(victim.segment) else {
@@ -160,7 +160,7 @@ impl Store {
                 continue;
             }
             let takes = victim.live + (more.leaves() - places.leaves()) * PAGE;
-            let is_fit = self.fits(&victim, takes, left);
+            let is_fit = self.victim_fits(&victim, takes, left);
             if !is_fit && choice != VictimPolicy::Emptiest {
                 break;
             }
@@ -183,7 +183,7 @@ impl Store {
 
     /// Returns whether a victim may be moved now: its blocks, a page for each of them, what the
     /// inode map takes, and the checkpoints after it have room.
-    fn fits(&self, victim: &Victim, takes: u64, left: CleaningReserve) -> bool {
+    fn victim_fits(&self, victim: &Victim, takes: u64, left: CleaningReserve) -> bool {
         let is_memory = self.objects().ledger.memory_pages() < 2 * MEM_PAGES;
         is_memory
             && self.has_room(
@@ -198,11 +198,11 @@ impl Store {
     /// Returns whether so much more may be moved: it, the open batch, what is promised and the
     /// checkpoints after it have room.
     pub(crate) fn has_room(&self, more: u64, left: CleaningReserve) -> bool {
-        let taken = self.objects().batch_takes() + self.objects().ledger.promised();
-        taken + more + self.left(left) <= self.objects().segments.lock().ready_bytes()
+        let taken = self.objects().batch_takes() + self.objects().ledger.promised_bytes();
+        taken + more + self.bytes_left(left) <= self.objects().segments.lock().ready_bytes()
     }
 
-    pub(crate) fn left(&self, left: CleaningReserve) -> u64 {
+    pub(crate) fn bytes_left(&self, left: CleaningReserve) -> u64 {
         let segment = self.objects().geometry.segment_bytes();
         let least = CHECKPOINTS * with_waste(self.objects().usage_bytes(), segment) + segment / 2;
         if left == CleaningReserve::Half {
@@ -213,12 +213,17 @@ impl Store {
     }
 
     /// Victims, the best first; of those that are enough for this gain, the oldest.
-    fn victims(&self, want: u64, choice: VictimPolicy, left: CleaningReserve) -> Vec<Victim> {
+    fn choose_victims(
+        &self,
+        want: u64,
+        choice: VictimPolicy,
+        left: CleaningReserve,
+    ) -> Vec<Victim> {
         let segment = self.objects().geometry.segment_bytes();
         let now = self.objects().numbers.next_lsn();
-        let mut victims = self.objects().segments.lock().victims(now, choice);
+        let mut victims = self.objects().segments.lock().rank_victims(now, choice);
         let ready = self.objects().segments.lock().ready_bytes();
-        let mut room = ready.saturating_sub(self.objects().batch_takes() + self.left(left));
+        let mut room = ready.saturating_sub(self.objects().batch_takes() + self.bytes_left(left));
         let mut gain = 0;
         let enough = victims.iter().position(|victim| {
             let takes = victim.live + victim.live / 4;

@@ -15,13 +15,13 @@
 //! 3. (A client's lock for moves of directories.)
 //! 4. Those of [`ObjectStore`](crate::object::objects::ObjectStore), in its order.
 
-use crate::commit::log::{CommitLog, Settings};
+use crate::commit::log::{CommitLog, StoreSettings};
 use crate::counters::Counts;
 use crate::error::StoreError;
 use crate::format::superblock::Superblock;
 use crate::object::objects::ObjectStore;
 use crate::recovery::open::{OpenOptions, Recovery};
-use crate::recovery::refusal::OpenError;
+use crate::recovery::refusal::StoreOpenError;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Clock, Disk};
@@ -49,7 +49,7 @@ impl Store {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         options: OpenOptions,
-    ) -> Result<(Arc<Self>, Recovery), OpenError> {
+    ) -> Result<(Arc<Self>, Recovery), StoreOpenError> {
         let (log, recovery) = CommitLog::open(disk, clock, options)?;
         Ok((Arc::new(Self { log }), recovery))
     }
@@ -65,17 +65,17 @@ impl Store {
     }
 
     /// The settings in force.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> StoreSettings {
         self.log.settings()
     }
 
     /// Changes the settings from now on.
-    pub fn set_settings(&self, settings: Settings) {
+    pub fn set_settings(&self, settings: StoreSettings) {
         self.log.set_settings(settings);
     }
 
     /// Returns what the store has done since it was opened.
-    pub fn counts(&self) -> Counts {
+    pub fn counter_values(&self) -> Counts {
         self.objects().reader.counters.get()
     }
 

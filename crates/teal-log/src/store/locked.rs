@@ -1,38 +1,38 @@
 //! Objects locked for change by one operation: their attributes, entries, names and extended
 //! attributes.
 
-use crate::counters::add;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
-use crate::format::inode::{Core, Entry, Link};
+use crate::format::inode::{DirectoryEntry, InodeCore, ParentLink};
 use crate::object::attributes::attr_of;
-use crate::object::directory::Dir;
+use crate::object::directory::DirectoryContent;
 use crate::object::objects::ObjectStore;
 use crate::object::open_batch::MapChange;
 use crate::object::sealed_size::SealedSize;
-use crate::object::state::{Content, Object, ObjectRef, State};
+use crate::object::state::{CachedObject, ObjectContent, ObjectRef, ObjectState};
 use crate::seeded::{Bug, bug};
-use crate::space::ledger::Charge;
+use crate::space::ledger::SpaceCharge;
 use crate::tree::page_bounds::PAGE;
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock, RwLock};
 use teal_types::limits::{
     LINKS_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, xattr_bytes,
 };
-use teal_types::{Attr, FileType, Lsn, Name, ObjectNo, Stamp, Timestamp};
+use teal_types::{Attr, FileType, Lsn, Name, ObjectNo, Timestamp, UpdateId};
 
-type Guard = ArcRwLockWriteGuard<RawRwLock, State>;
+type Guard = ArcRwLockWriteGuard<RawRwLock, ObjectState>;
 
 /// Objects locked for change.
-pub struct Locked<'o> {
+pub struct LockedObjects<'o> {
     objects: &'o ObjectStore,
     /// What the operation has taken so far.
-    charge: &'o Charge,
+    charge: &'o SpaceCharge,
     lsn: Lsn,
     items: Vec<(ObjectRef, Guard)>,
     /// What sealing these objects took when they were locked.
     before: SealedSize,
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedObjects<'_> {
     fn drop(&mut self) {
         let (before, now) = (self.before, sealed_size(&self.items));
         let ledger = &self.objects.ledger;
@@ -44,12 +44,12 @@ impl Drop for Locked<'_> {
 }
 
 fn sealed_size(items: &[(ObjectRef, Guard)]) -> SealedSize {
-    SealedSize::of(items.iter().map(|(_, state)| &**state))
+    SealedSize::of_states(items.iter().map(|(_, state)| &**state))
 }
 
 /// What to change of an object's attributes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SetAttr {
+pub struct AttributeChanges {
     /// Permission bits.
     pub perm: Option<u16>,
     /// Owner.
@@ -81,14 +81,14 @@ pub struct NewObject {
     pub now: Timestamp,
 }
 
-impl<'o> Locked<'o> {
+impl<'o> LockedObjects<'o> {
     /// Locks these objects, each once, in the order of their numbers.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for one that does not exist, or what reading it met.
     pub(crate) fn new(
         objects: &'o ObjectStore,
-        charge: &'o Charge,
+        charge: &'o SpaceCharge,
         nos: &[ObjectNo],
     ) -> Result<Self, StoreError> {
         let mut sorted = nos.to_vec();
@@ -96,7 +96,7 @@ impl<'o> Locked<'o> {
         sorted.dedup();
         let mut items = Vec::with_capacity(sorted.len() + 1);
         for no in sorted {
-            let object = objects.object(no)?;
+            let object = objects.load_object(no)?;
             let guard = RwLock::write_arc(&object.state);
             if guard.gone {
                 return Err(StoreError::NotFound(no));
@@ -112,7 +112,7 @@ impl<'o> Locked<'o> {
         })
     }
 
-    pub(crate) fn charge(&self) -> &'o Charge {
+    pub(crate) fn space_charge(&self) -> &'o SpaceCharge {
         self.charge
     }
 
@@ -126,17 +126,17 @@ impl<'o> Locked<'o> {
     }
 }
 
-impl Locked<'_> {
-    pub(crate) fn state(&mut self, no: ObjectNo) -> &mut State {
-        let index = self.index(no);
+impl LockedObjects<'_> {
+    pub(crate) fn state_mut(&mut self, no: ObjectNo) -> &mut ObjectState {
+        let index = self.index_of(no);
         &mut self.items[index].1
     }
 
-    pub(crate) fn peek(&self, no: ObjectNo) -> &State {
-        &self.items[self.index(no)].1
+    pub(crate) fn state_of(&self, no: ObjectNo) -> &ObjectState {
+        &self.items[self.index_of(no)].1
     }
 
-    fn index(&self, no: ObjectNo) -> usize {
+    fn index_of(&self, no: ObjectNo) -> usize {
         self.items
             .iter()
             .position(|(o, _)| o.no == no)
@@ -145,12 +145,12 @@ impl Locked<'_> {
 
     /// The attributes of a locked object as they stand.
     pub fn attr(&self, no: ObjectNo) -> Attr {
-        attr_of(no, self.peek(no))
+        attr_of(no, self.state_of(no))
     }
 
     /// Enters the object into the open batch.
-    pub(crate) fn mark(&mut self, no: ObjectNo) -> &mut State {
-        let index = self.index(no);
+    pub(crate) fn mark_changed(&mut self, no: ObjectNo) -> &mut ObjectState {
+        let index = self.index_of(no);
         let lsn = self.lsn;
         let (object, state) = &mut self.items[index];
         state.core.lsn = lsn;
@@ -173,10 +173,10 @@ impl Locked<'_> {
         state
     }
 
-    pub(crate) fn stamp(&self) -> Stamp {
-        Stamp {
+    pub(crate) fn stamp(&self) -> UpdateId {
+        UpdateId {
             counter: self.lsn.get(),
-            ..Stamp::default()
+            ..UpdateId::default()
         }
     }
 
@@ -208,10 +208,10 @@ impl Locked<'_> {
 
     fn enter_new(&mut self, no: ObjectNo, new: NewObject) {
         let objects = self.objects;
-        objects.numbers.object_seen(no);
+        objects.numbers.raise_above_object(no);
         assert!(no < ObjectNo::LIMIT, "2^63 objects are never reached");
         objects.numbers.object_created();
-        let core = Core {
+        let core = InodeCore {
             kind: new.kind,
             perm: new.perm,
             uid: new.uid,
@@ -229,16 +229,16 @@ impl Locked<'_> {
             attr_stamp: self.stamp(),
             sectors: 0,
         };
-        let state = State::new(core, State::empty_content(new.kind));
-        let object = objects.cache.add(Object::new(no, state, 0));
+        let state = ObjectState::new(core, ObjectState::empty_content(new.kind));
+        let object = objects.cache.add_or_get(CachedObject::new(no, state, 0));
         let guard = RwLock::write_arc(&object.state);
         self.items.push((object, guard));
-        self.mark(no);
+        self.mark_changed(no);
     }
 
-    fn dir(&mut self, no: ObjectNo) -> Result<&mut Dir, StoreError> {
-        match &mut self.state(no).content {
-            Content::Dir(dir) => Ok(dir),
+    fn directory_mut(&mut self, no: ObjectNo) -> Result<&mut DirectoryContent, StoreError> {
+        match &mut self.state_mut(no).content {
+            ObjectContent::Dir(dir) => Ok(dir),
             _ => Err(StoreError::NotFound(no)),
         }
     }
@@ -252,9 +252,9 @@ impl Locked<'_> {
         dir: ObjectNo,
         name: &Name,
     ) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
-        match &self.peek(dir).content {
-            Content::Dir(d) => Ok(d
-                .find(&self.objects.reader, dir, self.objects.name_hash, name)?
+        match &self.state_of(dir).content {
+            ObjectContent::Dir(d) => Ok(d
+                .find_entry(&self.objects.reader, dir, self.objects.name_hash, name)?
                 .map(|(_, entry)| (entry.child, entry.kind))),
             _ => Ok(None),
         }
@@ -262,12 +262,12 @@ impl Locked<'_> {
 
     /// Returns whether a locked object still has a name (a directory: still hangs in the tree).
     pub fn is_linked(&self, no: ObjectNo) -> bool {
-        no == ObjectNo::ROOT || !self.peek(no).links.is_empty()
+        no == ObjectNo::ROOT || !self.state_of(no).links.is_empty()
     }
 
     /// Number of entries of a locked directory.
-    pub fn entries(&self, dir: ObjectNo) -> u64 {
-        self.peek(dir).core.size
+    pub fn entry_count(&self, dir: ObjectNo) -> u64 {
+        self.state_of(dir).core.size
     }
 
     /// Adds an entry for `child`; both are locked. The name must be free.
@@ -281,27 +281,27 @@ impl Locked<'_> {
         name: &Name,
         child: ObjectNo,
     ) -> Result<(), StoreError> {
-        let kind = self.peek(child).core.kind;
-        if self.peek(child).links.len() >= LINKS_MAX {
+        let kind = self.state_of(child).core.kind;
+        if self.state_of(child).links.len() >= LINKS_MAX {
             return Err(StoreError::TooBig("an object's number of names"));
         }
         let (reader, names) = (&self.objects.reader, self.objects.name_hash);
-        self.dir(dir)?.insert(
+        self.directory_mut(dir)?.insert_entry(
             reader,
             dir,
             names,
-            Entry {
+            DirectoryEntry {
                 child,
                 kind,
                 name: name.clone(),
             },
         )?;
-        let state = self.mark(dir);
+        let state = self.mark_changed(dir);
         state.core.size = state.core.size.saturating_add(1);
         state.core.subdirs = state.core.subdirs.saturating_add(u32::from(kind.is_dir()));
         self.account_freed_pages(dir);
-        let state = self.mark(child);
-        state.links.push(Link {
+        let state = self.mark_changed(child);
+        state.links.push(ParentLink {
             parent: dir,
             name: name.clone(),
         });
@@ -315,10 +315,12 @@ impl Locked<'_> {
     /// What reading the directory met; nothing has changed then.
     pub fn remove_entry(&mut self, dir: ObjectNo, name: &Name) -> Result<ObjectNo, StoreError> {
         let (reader, names) = (&self.objects.reader, self.objects.name_hash);
-        let found = self.dir(dir)?.find(reader, dir, names, name)?;
+        let found = self
+            .directory_mut(dir)?
+            .find_entry(reader, dir, names, name)?;
         let (cookie, entry) = found.ok_or(StoreError::NotFound(dir))?;
-        self.dir(dir)?.remove(reader, dir, cookie)?;
-        let state = self.mark(dir);
+        self.directory_mut(dir)?.remove_entry(reader, dir, cookie)?;
+        let state = self.mark_changed(dir);
         // Saturating: a damaged directory may have said that it has fewer.
         state.core.size = state.core.size.saturating_sub(1);
         state.core.subdirs = state
@@ -326,7 +328,7 @@ impl Locked<'_> {
             .subdirs
             .saturating_sub(u32::from(entry.kind.is_dir()));
         self.account_freed_pages(dir);
-        let state = self.mark(entry.child);
+        let state = self.mark_changed(entry.child);
         state.links.retain(|l| l.parent != dir || l.name != *name);
         state.head_changed = true;
         Ok(entry.child)
@@ -335,14 +337,14 @@ impl Locked<'_> {
     /// Hands pages a tree has given up to the segment table.
     pub(crate) fn account_freed_pages(&mut self, no: ObjectNo) {
         let mut freed = Vec::new();
-        self.state(no).pages_freed(&mut freed);
-        self.objects.account(&freed);
+        self.state_mut(no).take_freed_pages(&mut freed);
+        self.objects.account_freed(&freed);
     }
 
     /// Changes attributes.
-    pub fn set_attr(&mut self, no: ObjectNo, set: SetAttr) {
+    pub fn set_attr(&mut self, no: ObjectNo, set: AttributeChanges) {
         let stamp = self.stamp();
-        let core = &mut self.mark(no).core;
+        let core = &mut self.mark_changed(no).core;
         core.perm = set.perm.unwrap_or(core.perm) & 0o7777;
         core.uid = set.uid.unwrap_or(core.uid);
         core.gid = set.gid.unwrap_or(core.gid);
@@ -365,7 +367,7 @@ impl Locked<'_> {
         if name.len() > XATTR_NAME_MAX || value.is_some_and(|v| v.len() > XATTR_VALUE_MAX) {
             return Err(StoreError::TooBig("an extended attribute"));
         }
-        let state = self.peek(no);
+        let state = self.state_of(no);
         let others: usize = state
             .xattrs
             .iter()
@@ -377,7 +379,7 @@ impl Locked<'_> {
         {
             return Err(StoreError::TooBig("an object's extended attributes"));
         }
-        let state = self.mark(no);
+        let state = self.mark_changed(no);
         let old = match value {
             Some(value) => state.xattrs.insert(name.into(), value.into()),
             None => state.xattrs.remove(name),
@@ -388,7 +390,7 @@ impl Locked<'_> {
 
     /// The value of an extended attribute of a locked object.
     pub fn xattr(&self, no: ObjectNo, name: &[u8]) -> Option<&[u8]> {
-        self.peek(no).xattrs.get(name).map(AsRef::as_ref)
+        self.state_of(no).xattrs.get(name).map(AsRef::as_ref)
     }
 
     /// Puts an object without names into the orphan set, or takes it out.
@@ -397,7 +399,7 @@ impl Locked<'_> {
     /// What reading the set met.
     pub fn set_orphan(&mut self, no: ObjectNo, orphan: bool) -> Result<(), StoreError> {
         self.objects.change_orphans(no, orphan, self.charge)?;
-        self.mark(no);
+        self.mark_changed(no);
         let lsn = self.lsn;
         self.objects.open.set_orphan(no, orphan, lsn);
         Ok(())
@@ -408,8 +410,8 @@ impl Locked<'_> {
     /// # Errors
     /// [`StoreError::Corrupt`] when it has names: only a damaged orphan set leads here. Or what
     /// reading its map met; the object is still there then.
-    pub fn free(&mut self, no: ObjectNo) -> Result<(), StoreError> {
-        if !self.peek(no).links.is_empty() {
+    pub fn free_object(&mut self, no: ObjectNo) -> Result<(), StoreError> {
+        if !self.state_of(no).links.is_empty() {
             return Err(StoreError::Corrupt {
                 what: "an orphan with names",
                 at: 0,
@@ -418,12 +420,12 @@ impl Locked<'_> {
         }
         let objects = self.objects;
         let mut freed = Vec::new();
-        self.state(no).warm_shared(&objects.reader)?;
-        self.state(no)
-            .drop_content(&objects.reader, no, &mut freed)?;
-        objects.account(&freed);
-        let state = self.mark(no);
-        state.content = Content::None;
+        self.state_mut(no).warm_shared(&objects.reader)?;
+        self.state_mut(no)
+            .free_content(&objects.reader, no, &mut freed)?;
+        objects.account_freed(&freed);
+        let state = self.mark_changed(no);
+        state.content = ObjectContent::None;
         state.gone = true;
         objects.numbers.object_freed();
         // The delta that frees the object also takes it out of the orphan set.
@@ -433,7 +435,7 @@ impl Locked<'_> {
 
     /// Content bytes the cleaner has read.
     pub(crate) fn count_moved(&self, bytes: u64) {
-        add(&self.objects.reader.counters.bytes_moved, bytes);
+        add_to_counter(&self.objects.reader.counters.bytes_moved, bytes);
         self.objects.ledger.add_relocated(bytes);
     }
 }

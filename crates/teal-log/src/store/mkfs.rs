@@ -2,20 +2,20 @@
 //! the superblocks.
 
 use crate::commit::committer::{BatchKind, Committer};
-use crate::commit::layout::Chain;
+use crate::commit::layout::ChainPosition;
 use crate::commit::log::CommitLog;
 use crate::error::{DiskRequest, StoreError};
-use crate::format::delta::Roots;
+use crate::format::delta::CheckpointRoots;
 use crate::format::geometry::{Geometry, Segment};
-use crate::format::owner::Owner;
-use crate::format::record::Sums;
+use crate::format::owner::StoreOwner;
+use crate::format::record::BatchSums;
 use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, Superblock};
 use crate::recovery::open::OpenOptions;
 use crate::space::cost::Cost;
 use crate::space::segments::LogHead;
 use crate::store::handle::Store;
 use crate::store::locked::NewObject;
-use crate::tree::reader::Reader;
+use crate::tree::reader::CachedReader;
 use std::sync::Arc;
 use teal_env::{Clock, Disk, Entropy};
 use teal_types::{FileType, ObjectNo, SECTOR, Sector};
@@ -53,7 +53,7 @@ pub enum MkfsError {
 }
 
 /// The geometry for a disk.
-fn design(
+fn choose_geometry(
     disk: &dyn Disk,
     options: &MkfsOptions,
     clock: &dyn Clock,
@@ -73,7 +73,7 @@ fn design(
     let mut volume = [0; 4];
     entropy.fill(&mut volume);
     Superblock {
-        uuid: entropy.id(),
+        uuid: entropy.random_id(),
         compatible: 0,
         read_only_compatible: 0,
         incompatible: if options.scattered_names {
@@ -88,8 +88,8 @@ fn design(
         anchor_places: ANCHOR_PLACES,
         volume: u32::from_le_bytes(volume),
         rotational: shape.rotational,
-        created: clock.civil(),
-        hash_seed: entropy.id(),
+        created: clock.civil_time(),
+        hash_seed: entropy.random_id(),
         label: options.label.clone(),
     }
 }
@@ -112,9 +112,9 @@ impl Store {
         if options.label.len() > LABEL_MAX || options.label.contains('\0') {
             return Err(MkfsError::Label);
         }
-        let sb = design(&*disk, options, &*clock, entropy);
+        let sb = choose_geometry(&*disk, options, &*clock, entropy);
         let geometry = Geometry::new(&sb);
-        let reader = Reader::new(disk);
+        let reader = CachedReader::new(disk);
         let copies = [Sector::new(0), Superblock::second_copy(sb.sectors)];
         for at in copies.into_iter().chain(geometry.anchor_slots()) {
             // Fixed places are written for ever, whether or not their segment is in use.
@@ -129,7 +129,7 @@ impl Store {
         }
         reader.sync()?;
         let superblock = sb.encode();
-        let store = Self::first(sb, reader, clock)?;
+        let store = Self::create_empty(sb, reader, clock)?;
         store.make_root(options.owner)?;
         for at in copies {
             store
@@ -142,27 +142,31 @@ impl Store {
     }
 
     /// A store with nothing in it, not even a root.
-    fn first(sb: Superblock, reader: Reader, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let chain = Chain {
+    fn create_empty(
+        sb: Superblock,
+        reader: CachedReader,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        let chain = ChainPosition {
             uuid: sb.uuid,
             epoch: 1,
             seq: 1,
             batch: 1,
             digest: 0,
             watermark: 0,
-            sums: Sums::default(),
-            owner: Owner::default(),
+            sums: BatchSums::default(),
+            owner: StoreOwner::default(),
         };
         let committer = Committer::of_new_store(chain, sb.anchor_places);
-        let roots = Roots {
+        let roots = CheckpointRoots {
             next_object: ObjectNo::ROOT.get(),
-            ..Roots::default()
+            ..CheckpointRoots::default()
         };
         let options = OpenOptions::default();
         let log = CommitLog::assemble(sb, reader, clock, options, committer, &roots)?;
         let store = Self { log };
         let first = Segment(0);
-        let whole = store.objects().geometry.whole(first);
+        let whole = store.objects().geometry.whole_run(first);
         store
             .objects()
             .reader
@@ -176,7 +180,7 @@ impl Store {
         let mut segments = store.objects().segments.lock();
         segments.set_ready(first);
         segments.set_head(LogHead {
-            a: store.objects().geometry.usable(first),
+            a: store.objects().geometry.usable_run(first),
             b: Default::default(),
         });
         drop(segments);
@@ -186,7 +190,7 @@ impl Store {
 
     fn make_root(&self, owner: (u32, u32)) -> Result<(), StoreError> {
         let op = self.begin(Cost::create())?;
-        let now = self.objects().clock.civil();
+        let now = self.objects().clock.civil_time();
         let (uid, gid) = owner;
         let mut locked = op.lock(&[])?;
         let root = locked.create(NewObject {
@@ -201,7 +205,7 @@ impl Store {
         drop(locked);
         drop(op);
         let below_first_free = ObjectNo::new(ObjectNo::FIRST_FREE.get() - 1);
-        self.objects().numbers.object_seen(below_first_free);
+        self.objects().numbers.raise_above_object(below_first_free);
         self.log
             .commit_as(&mut self.log.committer(), BatchKind::Checkpoint)
     }

@@ -15,16 +15,16 @@
 //! sealing writes it as deltas.
 
 use crate::error::StoreError;
-use crate::format::note_key::{PIECE, PIECE_BITS, key, parts};
+use crate::format::note_key::{PIECE, PIECE_BITS, note_key, split_key};
 use crate::object::objects::ObjectStore;
 use crate::object::open_batch::NotePiece;
-use crate::object::state::Content;
+use crate::object::state::ObjectContent;
 use crate::space::cost::NOTE_ITEM;
-use crate::space::ledger::Charge;
+use crate::space::ledger::SpaceCharge;
 use crate::store::handle::Store;
-use crate::store::locked::Locked;
-use crate::store::op::Op;
-use crate::tree::freed::Freed;
+use crate::store::locked::LockedObjects;
+use crate::store::op::StoreOperation;
+use crate::tree::freed::FreedSpace;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use teal_types::{Name, ObjectNo, REPLICATED_LIMIT};
@@ -32,36 +32,36 @@ use teal_types::{Name, ObjectNo, REPLICATED_LIMIT};
 /// Most bytes of one note.
 pub const NOTE_MAX: usize = PIECE * (1 << PIECE_BITS);
 
-impl Op<'_> {
+impl StoreOperation<'_> {
     /// Sets the note of an object, or of a number that is none; `None` removes it.
     ///
     /// # Errors
     /// [`StoreError::TooBig`], or what reading the notes met.
     pub fn set_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
-        self.objects().change_note(no, note, self.charge())
+        self.objects().change_note(no, note, self.space_charge())
     }
 }
 
-impl Locked<'_> {
+impl LockedObjects<'_> {
     /// As [`Op::set_note`]: under the operation these objects are locked for.
     ///
     /// # Errors
     /// As there.
     pub fn set_note(&self, no: ObjectNo, note: Option<&[u8]>) -> Result<(), StoreError> {
-        self.objects().change_note(no, note, self.charge())
+        self.objects().change_note(no, note, self.space_charge())
     }
 
     /// Returns where a locked symbolic link leads.
     pub fn target(&self, no: ObjectNo) -> Vec<u8> {
-        match &self.peek(no).content {
-            Content::Inline(target) => target.to_vec(),
+        match &self.state_of(no).content {
+            ObjectContent::Inline(target) => target.to_vec(),
             _ => Vec::new(),
         }
     }
 
     /// The names of a locked object's extended attributes.
     pub fn xattr_names(&self, no: ObjectNo) -> Vec<Vec<u8>> {
-        self.peek(no)
+        self.state_of(no)
             .xattrs
             .keys()
             .map(|name| name.to_vec())
@@ -70,7 +70,7 @@ impl Locked<'_> {
 
     /// All names of a locked object.
     pub fn names(&self, no: ObjectNo) -> Vec<(ObjectNo, Name)> {
-        self.peek(no)
+        self.state_of(no)
             .links
             .iter()
             .map(|link| (link.parent, link.name.clone()))
@@ -83,7 +83,7 @@ impl ObjectStore {
         &self,
         no: ObjectNo,
         note: Option<&[u8]>,
-        charge: &Charge,
+        charge: &SpaceCharge,
     ) -> Result<(), StoreError> {
         if note.is_some_and(|note| note.len() > NOTE_MAX) || no.get() >= REPLICATED_LIMIT {
             return Err(StoreError::TooBig("a note"));
@@ -98,8 +98,8 @@ impl ObjectStore {
         let mut old = Vec::new();
         tree.range(
             &self.reader,
-            key(no, 0),
-            key(no, (1 << PIECE_BITS) - 1),
+            note_key(no, 0),
+            note_key(no, (1 << PIECE_BITS) - 1),
             &mut |key, value| {
                 old.push((key, value.into()));
                 Ok(ControlFlow::Continue(()))
@@ -108,7 +108,7 @@ impl ObjectStore {
         let old: Vec<(u64, Box<[u8]>)> = old;
         let mut changes: Vec<(u64, NotePiece)> = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
-            let key = key(no, at as u16);
+            let key = note_key(no, at as u16);
             if old
                 .get(at)
                 .is_none_or(|(at, was)| *at != key || **was != **piece)
@@ -122,14 +122,18 @@ impl ObjectStore {
             changes.push((*key, None));
         }
         charge.add_pages(pages, tree.mem_pages());
-        let freed: Vec<_> = tree.take_freed().into_iter().map(Freed::page).collect();
+        let freed: Vec<_> = tree
+            .take_freed()
+            .into_iter()
+            .map(FreedSpace::of_page)
+            .collect();
         drop(tree);
-        self.account(&freed);
+        self.account_freed(&freed);
         self.log_notes(changes, charge);
         Ok(())
     }
 
-    fn log_notes(&self, changes: Vec<(u64, NotePiece)>, charge: &Charge) {
+    fn log_notes(&self, changes: Vec<(u64, NotePiece)>, charge: &SpaceCharge) {
         if changes.is_empty() {
             return;
         }
@@ -159,8 +163,8 @@ impl Store {
         let tree = self.objects().notes.lock();
         tree.range(
             &self.objects().reader,
-            key(no, 0),
-            key(no, (1 << PIECE_BITS) - 1),
+            note_key(no, 0),
+            note_key(no, (1 << PIECE_BITS) - 1),
             &mut |_, value| {
                 found.get_or_insert_default().extend_from_slice(value);
                 Ok(ControlFlow::Continue(()))
@@ -182,17 +186,18 @@ impl Store {
         if from.get() >= REPLICATED_LIMIT {
             return Ok(());
         }
-        self.objects()
-            .notes
-            .lock()
-            .scan(&self.objects().reader, key(from, 0), &mut |key, value| {
-                let (no, piece) = parts(key);
+        self.objects().notes.lock().scan(
+            &self.objects().reader,
+            note_key(from, 0),
+            &mut |key, value| {
+                let (no, piece) = split_key(key);
                 Ok(if piece == 0 {
                     visit(no, &value[..value.len().min(NOTE_HEAD)])
                 } else {
                     ControlFlow::Continue(())
                 })
-            })
+            },
+        )
     }
 
     /// Returns whether the open batch gives this object back: until it is committed, no other can
@@ -222,7 +227,7 @@ impl Store {
         let imap = objects.inode_map.read();
         let mut found: BTreeSet<ObjectNo> = open.into_iter().filter(|no| *no >= from).collect();
         found.extend(
-            imap.overlay()
+            imap.newer_than_tree()
                 .filter(|(no, home)| *no >= from && home.is_some())
                 .map(|(no, _)| no),
         );

@@ -9,23 +9,23 @@
 use crate::error::StoreError;
 use crate::object::objects::ObjectStore;
 use crate::space::cost::Cost;
-use crate::space::ledger::Charge;
+use crate::space::ledger::SpaceCharge;
 use crate::store::handle::Store;
-use crate::store::locked::Locked;
+use crate::store::locked::LockedObjects;
 use parking_lot::RwLockReadGuard;
 use teal_types::ObjectNo;
 
 /// One operation in progress; joins the open batch.
-pub struct Op<'s> {
+pub struct StoreOperation<'s> {
     objects: &'s ObjectStore,
     /// Promised until it is done; then what it has really added counts. `None`: the cleaner's,
     /// whose space is set aside.
     cost: Option<Cost>,
-    charge: Charge,
+    charge: SpaceCharge,
     _in_batch: RwLockReadGuard<'s, ()>,
 }
 
-impl Drop for Op<'_> {
+impl Drop for StoreOperation<'_> {
     fn drop(&mut self) {
         if let Some(cost) = &self.cost {
             self.objects.ledger.end_operation(cost, &self.charge);
@@ -39,34 +39,34 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSpace`] when that cannot be promised, [`StoreError::ReadOnly`],
     /// [`StoreError::Poisoned`].
-    pub fn begin(&self, cost: Cost) -> Result<Op<'_>, StoreError> {
-        self.log.durability.writable()?;
-        self.promise(cost)?;
+    pub fn begin(&self, cost: Cost) -> Result<StoreOperation<'_>, StoreError> {
+        self.log.durability.check_writable()?;
+        self.promise_space(cost)?;
         Ok(self.join_batch(Some(cost)))
     }
 
     /// Starts an operation of the cleaner, whose space is set aside.
-    pub(crate) fn begin_cleaning(&self) -> Op<'_> {
+    pub(crate) fn begin_cleaning(&self) -> StoreOperation<'_> {
         self.join_batch(None)
     }
 
-    fn join_batch(&self, cost: Option<Cost>) -> Op<'_> {
+    fn join_batch(&self, cost: Option<Cost>) -> StoreOperation<'_> {
         let objects = self.objects();
-        Op {
+        StoreOperation {
             objects,
             cost,
-            charge: Charge::default(),
+            charge: SpaceCharge::default(),
             _in_batch: objects.open.join(),
         }
     }
 }
 
-impl Op<'_> {
+impl StoreOperation<'_> {
     pub(crate) fn objects(&self) -> &ObjectStore {
         self.objects
     }
 
-    pub(crate) fn charge(&self) -> &Charge {
+    pub(crate) fn space_charge(&self) -> &SpaceCharge {
         &self.charge
     }
 
@@ -74,7 +74,7 @@ impl Op<'_> {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for one that does not exist, or what reading it met.
-    pub fn lock(&self, nos: &[ObjectNo]) -> Result<Locked<'_>, StoreError> {
-        Locked::new(self.objects, &self.charge, nos)
+    pub fn lock(&self, nos: &[ObjectNo]) -> Result<LockedObjects<'_>, StoreError> {
+        LockedObjects::new(self.objects, &self.charge, nos)
     }
 }

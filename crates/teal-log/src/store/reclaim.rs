@@ -44,9 +44,9 @@
 //! is enough float for the pages of any sequence of rounds.
 
 use crate::commit::committer::{BatchKind, Committer};
-use crate::counters::add;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
-use crate::space::cost::{Cost, Purpose};
+use crate::space::cost::{Cost, SpacePurpose};
 use crate::space::ledger::MEM_PAGES;
 use crate::space::segments::victims::VictimPolicy;
 use crate::store::cleaner::CleaningReserve;
@@ -63,7 +63,7 @@ const FULLEST_FIRST: f64 = 0.9;
 
 impl Store {
     /// Promises the space an operation may need. May commit, checkpoint or clean first.
-    pub(crate) fn promise(&self, cost: Cost) -> Result<(), StoreError> {
+    pub(crate) fn promise_space(&self, cost: Cost) -> Result<(), StoreError> {
         let (ledger, shared) = (&self.objects().ledger, &self.objects().reader.shared);
         let batch = self.settings().batch_bytes;
         ledger.shrink_budget(shared.take_growth());
@@ -77,27 +77,27 @@ impl Store {
             // writes it.
             self.log.write_batch()?;
         }
-        if ledger.promise(cost.bytes()) || self.has_headroom(cost.purpose()) {
+        if ledger.promise_bytes(cost.bytes()) || self.has_headroom(cost.purpose()) {
             return Ok(());
         }
         // Taken back while others may need it, so that none is refused for what is not taken in the
         // end.
         ledger.end_promise(cost.bytes());
         self.make_room(cost.bytes() as i64, cost.purpose())?;
-        ledger.promise(cost.bytes());
+        ledger.promise_bytes(cost.bytes());
         Ok(())
     }
 
     /// A closer look than the budget, which is that of operations that grow the store.
-    fn has_headroom(&self, purpose: Purpose) -> bool {
-        self.objects().headroom_for(purpose).least() >= 0
+    fn has_headroom(&self, purpose: SpacePurpose) -> bool {
+        self.objects().headroom_for(purpose).smaller_bound() >= 0
     }
 
     /// Asks the host, then the log itself, for room.
-    fn make_room(&self, need: i64, purpose: Purpose) -> Result<(), StoreError> {
+    fn make_room(&self, need: i64, purpose: SpacePurpose) -> Result<(), StoreError> {
         let mut committer = self.log.committer();
-        self.log.durability.writable()?;
-        add(&self.objects().reader.counters.waits, 1);
+        self.log.durability.check_writable()?;
+        add_to_counter(&self.objects().reader.counters.waits, 1);
         self.objects()
             .host
             .allocate_doubtful(&self.objects().segments)?;
@@ -105,9 +105,9 @@ impl Store {
         self.objects().redo_all_deferred();
         let enough = |store: &Self| {
             store.objects().refresh_budget();
-            store.objects().headroom_for(purpose).least() >= need
+            store.objects().headroom_for(purpose).smaller_bound() >= need
         };
-        let promised = self.objects().ledger.promised();
+        let promised = self.objects().ledger.promised_bytes();
         let takes = self.objects().batch_takes() + self.objects().cleaner_bytes();
         let wanted = need as u64 + promised + takes + HOST_STEP;
         self.objects()
@@ -131,9 +131,9 @@ impl Store {
         // may need that to clean at all; for others a round is cheaper, unless it is the capacity
         // that refuses them.
         let is_due = match purpose {
-            Purpose::Grows => false,
-            Purpose::Replaces => self.objects().headroom_for(purpose).to_keep < need,
-            Purpose::Frees => true,
+            SpacePurpose::Grows => false,
+            SpacePurpose::Replaces => self.objects().headroom_for(purpose).to_keep < need,
+            SpacePurpose::Frees => true,
         };
         if is_due && self.objects().fold_bytes() > self.objects().usage_bytes() {
             self.log.commit_as(&mut committer, BatchKind::Checkpoint)?;
@@ -153,12 +153,12 @@ impl Store {
         &self,
         committer: &mut Committer,
         need: i64,
-        purpose: Purpose,
+        purpose: SpacePurpose,
     ) -> Result<(), StoreError> {
         // More than is needed is gained at once: the checkpoints after a round cost the same for
         // many victims as for one.
         let want = need as u64 + self.objects().cleaner_bytes();
-        let left = if purpose == Purpose::Frees {
+        let left = if purpose == SpacePurpose::Frees {
             CleaningReserve::Least
         } else {
             CleaningReserve::Half
@@ -166,14 +166,14 @@ impl Store {
         // An operation that makes the store fuller does not go on for crumbs: one round for each
         // would be without end.
         let segment = self.objects().geometry.segment_bytes() as i64;
-        let (comfort, little) = if purpose == Purpose::Frees {
+        let (comfort, little) = if purpose == SpacePurpose::Frees {
             (0, 0)
         } else {
             (segment, segment / 4)
         };
         let (mut best, mut futile) = (self.objects().headroom_for(purpose).to_write, 0);
         for round in 0..ROUNDS {
-            let is_first = round == 0 && purpose != Purpose::Frees;
+            let is_first = round == 0 && purpose != SpacePurpose::Frees;
             let choice = if is_first {
                 VictimPolicy::CostBenefit(FULLEST_FIRST)
             } else {
@@ -199,8 +199,8 @@ impl Store {
         }
         // What is set aside for cleaning has not helped: it may help an operation that gives back.
         let last = self.objects().headroom().to_write + self.objects().cleaner_bytes() as i64
-            - self.left(CleaningReserve::Least) as i64;
-        if purpose == Purpose::Frees && last >= need {
+            - self.bytes_left(CleaningReserve::Least) as i64;
+        if purpose == SpacePurpose::Frees && last >= need {
             Ok(())
         } else {
             Err(StoreError::NoSpace)
@@ -213,7 +213,7 @@ impl Store {
     /// # Errors
     /// As [`Store::commit`].
     pub fn clean(&self, segments: u64, fullest_percent: u32) -> Result<bool, StoreError> {
-        self.log.durability.writable()?;
+        self.log.durability.check_writable()?;
         let want = segments * self.objects().geometry.segment_bytes();
         self.clean_round(
             None,

@@ -11,21 +11,23 @@
 //! 4. What cannot be read any more is not moved: the segment is set aside, the file is named in the
 //!    log, and nothing is lost that was not lost before.
 
-use crate::counters::add;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::checksum::{crc, crc_matches};
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::{Extent, Mapped};
+use crate::format::extent::{Extent, MappedExtent};
 use crate::format::geometry::Segment;
 use crate::format::page::TreeKind;
 use crate::format::segment_walk;
-use crate::object::extents::Extents;
-use crate::object::state::{Blocks, Content, Object, RelocatedBlock, State};
+use crate::object::extents::FileExtents;
+use crate::object::state::{
+    BlockContent, CachedObject, ObjectContent, ObjectState, RelocatedBlock,
+};
 use crate::store::cleaner::CleaningReserve;
 use crate::store::handle::Store;
-use crate::store::locked::Locked;
-use crate::store::op::Op;
-use crate::tree::freed::Freed;
+use crate::store::locked::LockedObjects;
+use crate::store::op::StoreOperation;
+use crate::tree::freed::FreedSpace;
 use crate::tree::page_bounds::{LeafSpread, PAGE};
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
 
@@ -42,7 +44,7 @@ pub(crate) struct SegmentImage {
 
 impl SegmentImage {
     /// The stored sectors of one block of an extent that lies in the segment.
-    fn block(&self, extent: &Extent, at: u64) -> Option<&[u8]> {
+    fn stored_block(&self, extent: &Extent, at: u64) -> Option<&[u8]> {
         let one = extent.slice(at, 1);
         let from = usize::try_from(one.addr.get().checked_sub(self.from.get())? * SECTOR).ok()?;
         let bytes = self.bytes.get(from..from + one.bytes() as usize)?;
@@ -56,13 +58,13 @@ impl SegmentImage {
 impl Store {
     /// The whole content of a segment; one that cannot be read is set aside.
     pub(crate) fn read_victim(&self, victim: Segment) -> Option<SegmentImage> {
-        let whole = self.objects().geometry.whole(victim);
+        let whole = self.objects().geometry.whole_run(victim);
         let mut held = SegmentImage {
             segment: victim,
             from: whole.addr,
             bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize],
         };
-        let read = self.objects().reader.raw(whole.addr, &mut held.bytes);
+        let read = self.objects().reader.read_raw(whole.addr, &mut held.bytes);
         read.inspect_err(|e| self.set_aside(victim, e))
             .ok()
             .map(|()| held)
@@ -84,7 +86,7 @@ impl Store {
         places: &mut LeafSpread,
     ) -> Result<(), StoreError> {
         let usage = *self.objects().segments.lock().get(held.segment);
-        for found in segment_walk::records(
+        for found in segment_walk::walk_records(
             &self.objects().geometry,
             &self.objects().sb.uuid,
             held.segment,
@@ -117,8 +119,8 @@ impl Store {
         let live = u64::from(self.objects().segments.lock().get(held.segment).live);
         match self.move_all(held, left) {
             Ok(()) => {
-                add(&self.objects().reader.counters.segments_cleaned, 1);
-                add(&self.objects().reader.counters.bytes_cleaned, live);
+                add_to_counter(&self.objects().reader.counters.segments_cleaned, 1);
+                add_to_counter(&self.objects().reader.counters.bytes_cleaned, live);
                 Ok(())
             }
             Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
@@ -133,10 +135,10 @@ impl Store {
         let victim = held.segment;
         let usage = *self.objects().segments.lock().get(victim);
         let mut unreadable = self.move_shared(victim).err();
-        let (mut deltas, mut grown) = (0, self.grown());
+        let (mut deltas, mut grown) = (0, self.batch_growth());
         // Inode records first: an object that is read here need not be read again for its blocks.
         for for_inodes in [true, false] {
-            for found in segment_walk::records(
+            for found in segment_walk::walk_records(
                 &self.objects().geometry,
                 &self.objects().sb.uuid,
                 victim,
@@ -147,10 +149,10 @@ impl Store {
                     let Ok(placed) = placed else { break };
                     deltas += 1;
                     if deltas == LOOK
-                        || self.grown() - grown
+                        || self.batch_growth() - grown
                             > self.objects().geometry.segment_bytes() as i64 / LOOK_PART
                     {
-                        (deltas, grown) = (0, self.grown());
+                        (deltas, grown) = (0, self.batch_growth());
                         if !self.has_room(0, left) {
                             // What is moved is moved; the rest stays for another round.
                             return unreadable.map_or(Ok(()), Err);
@@ -163,7 +165,7 @@ impl Store {
                         }
                         Delta::Extent {
                             block,
-                            extent: Mapped::Own(extent),
+                            extent: MappedExtent::Own(extent),
                         } if !for_inodes => self.move_extent(no, block, &extent, held),
                         Delta::Page {
                             kind,
@@ -192,14 +194,14 @@ impl Store {
         if self.objects().reader.shared.is_empty() {
             return Ok(());
         }
-        let whole = self.objects().geometry.whole(victim);
+        let whole = self.objects().geometry.whole_run(victim);
         let end = whole.addr.plus(u64::from(whole.sectors));
         let mut unreadable = None;
         for (id, extent) in
             self.objects()
                 .reader
                 .shared
-                .within(&self.objects().reader, whole.addr, end)?
+                .extents_within(&self.objects().reader, whole.addr, end)?
         {
             match self.objects().content_of(&extent) {
                 Ok(content) => {
@@ -210,8 +212,8 @@ impl Store {
                         extent.addr,
                         content,
                     )? {
-                        add(&self.objects().reader.counters.bytes_moved, bytes);
-                        self.objects().open.begin(&*self.objects().clock);
+                        add_to_counter(&self.objects().reader.counters.bytes_moved, bytes);
+                        self.objects().open.begin_batch(&*self.objects().clock);
                     }
                 }
                 Err(e) => {
@@ -224,12 +226,12 @@ impl Store {
     }
 
     /// Bytes that the open batch and pages take, but for the store's own trees.
-    fn grown(&self) -> i64 {
+    fn batch_growth(&self) -> i64 {
         (self.objects().ledger.batch_bytes() + self.objects().ledger.memory_pages() * PAGE) as i64
     }
 
     fn move_inode(&self, no: ObjectNo, byte: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let op: Op<'_> = self.begin_cleaning();
+        let op: StoreOperation<'_> = self.begin_cleaning();
         let Some(home) = self
             .objects()
             .inode_map
@@ -243,14 +245,18 @@ impl Store {
         // cache.
         if self.objects().cache.get(no).is_none()
             && crc(bytes) == home.crc
-            && let Some(state) = State::decode(no, Some(home), bytes)
+            && let Some(state) = ObjectState::decode(no, Some(home), bytes)
         {
             self.objects()
                 .cache
-                .add(Object::new(no, state, bytes.len()));
+                .add_or_get(CachedObject::new(no, state, bytes.len()));
         }
         let mut locked = op.lock(&[no])?;
-        if locked.state(no).home.is_some_and(|home| home.byte == byte) {
+        if locked
+            .state_mut(no)
+            .home
+            .is_some_and(|home| home.byte == byte)
+        {
             let state = mark_unchanged(&mut locked, no);
             state.rewrite = true;
             state.head_changed = true;
@@ -266,7 +272,7 @@ impl Store {
         held: &SegmentImage,
     ) -> Result<(), StoreError> {
         let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
-        let op: Op<'_> = self.begin_cleaning();
+        let op: StoreOperation<'_> = self.begin_cleaning();
         if self.objects().cache.get(no).is_none()
             && self
                 .objects()
@@ -278,7 +284,7 @@ impl Store {
             return Ok(());
         }
         let mut locked = op.lock(&[no])?;
-        let Content::Blocks(blocks) = &mut locked.state(no).content else {
+        let ObjectContent::Blocks(blocks) = &mut locked.state_mut(no).content else {
             return Ok(());
         };
         let mut there = Vec::new();
@@ -290,7 +296,7 @@ impl Store {
                 break;
             }
             at = start + extent.blocks();
-            if let Mapped::Own(extent) = extent
+            if let MappedExtent::Own(extent) = extent
                 && range.contains(&extent.addr.get())
             {
                 there.push((start, extent));
@@ -304,17 +310,17 @@ impl Store {
             }
         }
         if moved > 0 {
-            let mut freed: Vec<Freed> = Vec::new();
-            mark_unchanged(&mut locked, no).pages_freed(&mut freed);
+            let mut freed: Vec<FreedSpace> = Vec::new();
+            mark_unchanged(&mut locked, no).take_freed_pages(&mut freed);
             locked.count_moved(moved);
-            self.objects().account(&freed);
+            self.objects().account_freed(&freed);
         }
         result
     }
 
     fn read_to_move(
         &self,
-        blocks: &mut Blocks,
+        blocks: &mut BlockContent,
         no: ObjectNo,
         start: u64,
         extent: &Extent,
@@ -331,14 +337,14 @@ impl Store {
             .warm(&self.objects().reader, start, extent.blocks())?;
         let mut moved = 0;
         for block in to_move {
-            let bytes = match held.block(extent, block - start) {
+            let bytes = match held.stored_block(extent, block - start) {
                 Some(stored) => {
                     let mut bytes = stored.to_vec();
                     bytes.resize(BLOCK as usize, 0);
                     bytes
                 }
                 // Rewritten while the segment was read, or damaged: the reader knows.
-                None => blocks.load(&self.objects().reader, no, block)?,
+                None => blocks.load_block(&self.objects().reader, no, block)?,
             };
             let from = extent.slice(block - start, 1).addr;
             moved += bytes.len() as u64;
@@ -368,59 +374,59 @@ impl Store {
             TreeKind::InodeMap => {
                 let mut imap = self.objects().inode_map.write();
                 imap.tree.touch(reader, level, key, at)?;
-                freed.extend(imap.freed());
+                freed.extend(imap.take_freed_pages());
             }
             TreeKind::Orphans => {
                 let mut tree = self.objects().orphans.lock();
                 tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed().into_iter().map(Freed::page));
+                freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
             }
             TreeKind::Usage => {
                 let mut tree = self.log.usage.lock();
                 tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed().into_iter().map(Freed::page));
+                freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
             }
             TreeKind::Extents | TreeKind::Directory => {
-                let op: Op<'_> = self.begin_cleaning();
+                let op: StoreOperation<'_> = self.begin_cleaning();
                 let mut locked = op.lock(&[owner])?;
-                let state = locked.state(owner);
+                let state = locked.state_mut(owner);
                 let touched = match &mut state.content {
-                    Content::Blocks(Blocks {
-                        extents: Extents::Tree(tree),
+                    ObjectContent::Blocks(BlockContent {
+                        extents: FileExtents::Tree(tree),
                         ..
                     })
-                    | Content::Dir(crate::object::directory::Dir {
-                        entries: crate::object::directory::Entries::Tree(tree),
+                    | ObjectContent::Dir(crate::object::directory::DirectoryContent {
+                        entries: crate::object::directory::DirectoryEntries::Tree(tree),
                         ..
                     }) => tree.touch(reader, level, key, at)?,
                     _ => false,
                 };
                 if touched {
-                    mark_unchanged(&mut locked, owner).pages_freed(&mut freed);
+                    mark_unchanged(&mut locked, owner).take_freed_pages(&mut freed);
                 }
             }
             TreeKind::SharedExtents => {
                 let mut table = reader.shared.write();
                 table.tree.touch(reader, level, key, at)?;
-                freed.extend(table.tree.take_freed().into_iter().map(Freed::page));
-                reader.shared.note(&table);
+                freed.extend(table.tree.take_freed().into_iter().map(FreedSpace::of_page));
+                reader.shared.publish_totals(&table);
             }
             TreeKind::Notes => {
                 let mut tree = self.objects().notes.lock();
                 tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed().into_iter().map(Freed::page));
+                freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
             }
             TreeKind::History | TreeKind::Xattrs => {}
         }
-        self.objects().account(&freed);
+        self.objects().account_freed(&freed);
         Ok(())
     }
 }
 
 /// Enters an object into the open batch that is written again, but not changed.
-fn mark_unchanged<'l>(locked: &'l mut Locked<'_>, no: ObjectNo) -> &'l mut State {
-    let lsn = locked.state(no).core.lsn;
-    let state = locked.mark(no);
+fn mark_unchanged<'l>(locked: &'l mut LockedObjects<'_>, no: ObjectNo) -> &'l mut ObjectState {
+    let lsn = locked.state_mut(no).core.lsn;
+    let state = locked.mark_changed(no);
     state.core.lsn = lsn;
     state
 }

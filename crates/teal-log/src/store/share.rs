@@ -14,15 +14,15 @@
 //! 2. Blocks not committed yet are in memory anyway: both files get them as changed blocks, and
 //!    each will write its own.
 
-use crate::counters::add;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
-use crate::format::extent::{Extent, Mapped, SHARED_BLOCKS, Slice};
-use crate::object::state::{Blocks, Content, DirtyBlock, State};
+use crate::format::extent::{Extent, MappedExtent, SHARED_BLOCKS, SharedSlice};
+use crate::object::state::{BlockContent, DirtyBlock, ObjectContent, ObjectState};
 use crate::space::cost::Cost;
 use crate::store::handle::Store;
-use crate::store::locked::Locked;
-use crate::tree::freed::Freed;
-use crate::tree::reader::Reader;
+use crate::store::locked::LockedObjects;
+use crate::tree::freed::FreedSpace;
+use crate::tree::reader::CachedReader;
 use teal_types::limits::FILE_MAX;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
@@ -41,7 +41,7 @@ const BLOCK_MARGIN: u64 = 256;
 
 /// A step of sharing, looked at beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sharing {
+pub struct SharePlan {
     /// Bytes the step would cover; 0 when there is nothing to share.
     pub bytes: u64,
     /// Bytes of them that are not committed yet, and would be written twice.
@@ -55,7 +55,7 @@ pub struct Sharing {
 enum SharePart {
     Dirty(DirtyBlock),
     Own(Extent),
-    Shared(Slice),
+    Shared(SharedSlice),
 }
 
 /// The parts of a stretch of blocks, each with its first block; holes are left out.
@@ -67,7 +67,7 @@ struct ShareableParts {
 }
 
 impl SharePart {
-    fn cost(&self) -> u64 {
+    fn share_cost(&self) -> u64 {
         match self {
             Self::Dirty(_) => BLOCK + BLOCK_MARGIN,
             Self::Own(_) => NEW_BYTES,
@@ -78,7 +78,7 @@ impl SharePart {
 
 impl ShareableParts {
     /// Gives up what comes from block `end` on.
-    fn cut(&mut self, end: u64) {
+    fn cut_at(&mut self, end: u64) {
         self.end = self.end.min(end);
         self.parts.retain(|(block, _)| *block < end);
     }
@@ -87,19 +87,19 @@ impl ShareableParts {
     fn cut_to_cost(&mut self, most: u64) {
         let mut sum = 0;
         let over = self.parts.iter().find(|(_, part)| {
-            sum += part.cost();
+            sum += part.share_cost();
             sum > most
         });
         if let Some(block) = over.map(|(block, _)| *block) {
-            self.cut(block);
+            self.cut_at(block);
         }
     }
 }
 
-impl Blocks {
-    fn parts(
+impl BlockContent {
+    fn shareable_parts(
         &self,
-        src: &Reader,
+        src: &CachedReader,
         no: ObjectNo,
         first: u64,
         end: u64,
@@ -128,8 +128,8 @@ impl Blocks {
                     let count = (start + extent.blocks()).min(stop) - at;
                     let count = count.min(SHARED_BLOCKS);
                     let part = match extent.slice(at - start, count) {
-                        Mapped::Own(extent) => SharePart::Own(extent),
-                        Mapped::Shared(slice) => SharePart::Shared(slice),
+                        MappedExtent::Own(extent) => SharePart::Own(extent),
+                        MappedExtent::Shared(slice) => SharePart::Shared(slice),
                     };
                     found.parts.push((at, part));
                     at + count
@@ -145,8 +145,8 @@ impl Blocks {
 /// The whole blocks of a range that can be shared: first block of each file, count. The end of a
 /// file counts as the end of a block when the copy ends there too.
 fn whole_blocks(
-    (from, source): (u64, &State),
-    (to, target): (u64, &State),
+    (from, source): (u64, &ObjectState),
+    (to, target): (u64, &ObjectState),
     len: u64,
 ) -> Option<(u64, u64, u64)> {
     let len = len.min(source.core.size.saturating_sub(from));
@@ -160,11 +160,11 @@ fn whole_blocks(
     (aligned && count > 0).then_some((from / BLOCK, to / BLOCK, count))
 }
 
-impl State {
+impl ObjectState {
     /// Returns what one step can do; `None` when nothing can be shared.
-    fn look(
+    fn look_ahead(
         &self,
-        src: &Reader,
+        src: &CachedReader,
         (from_no, from): (ObjectNo, u64),
         (to_no, to, target): (ObjectNo, u64, &Self),
         len: u64,
@@ -172,14 +172,15 @@ impl State {
         let Some((first, to_first, count)) = whole_blocks((from, self), (to, target), len) else {
             return Ok(None);
         };
-        let Content::Blocks(source) = &self.content else {
+        let ObjectContent::Blocks(source) = &self.content else {
             return Ok(None);
         };
-        let mut found = source.parts(src, from_no, first, first + count)?;
+        let mut found = source.shareable_parts(src, from_no, first, first + count)?;
         let mut replaced = 0;
-        if let Content::Blocks(blocks) = &target.content {
-            let over = blocks.parts(src, to_no, to_first, to_first + (found.end - first))?;
-            found.cut(first + (over.end - to_first));
+        if let ObjectContent::Blocks(blocks) = &target.content {
+            let over =
+                blocks.shareable_parts(src, to_no, to_first, to_first + (found.end - first))?;
+            found.cut_at(first + (over.end - to_first));
             replaced = over
                 .parts
                 .iter()
@@ -204,7 +205,7 @@ struct ShareLook {
 }
 
 impl ShareLook {
-    fn count(&self) -> u64 {
+    fn block_count(&self) -> u64 {
         self.found.end - self.first
     }
 }
@@ -216,27 +217,27 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], or what reading the maps met.
-    pub fn sharing(
+    pub fn plan_share(
         &self,
         from: (ObjectNo, u64),
         to: (ObjectNo, u64),
         len: u64,
-    ) -> Result<Sharing, StoreError> {
-        let target = self.objects().object(to.0)?;
-        let look = self.objects().with(from.0, |source| {
+    ) -> Result<SharePlan, StoreError> {
+        let target = self.objects().load_object(to.0)?;
+        let look = self.objects().with_state(from.0, |source| {
             if from.0 == to.0 {
-                return source.look(&self.objects().reader, from, (to.0, to.1, source), len);
+                return source.look_ahead(&self.objects().reader, from, (to.0, to.1, source), len);
             }
             // No reader waits for two objects: an operation that holds the other one may want this
             // one.
             match target.state.try_read() {
                 Some(target) => {
-                    source.look(&self.objects().reader, from, (to.0, to.1, &target), len)
+                    source.look_ahead(&self.objects().reader, from, (to.0, to.1, &target), len)
                 }
                 None => Ok(None),
             }
         })?;
-        let none = Sharing {
+        let none = SharePlan {
             bytes: 0,
             uncommitted: 0,
             cost: Cost::share(STEP_BYTES),
@@ -245,9 +246,9 @@ impl Store {
         let parts = || look.found.parts.iter().map(|(_, part)| part);
         let bytes = STEP_BYTES
             + look.replaced * REFERENCE_BYTES
-            + parts().map(SharePart::cost).sum::<u64>();
-        Ok(Sharing {
-            bytes: (look.count() * BLOCK).min(len),
+            + parts().map(SharePart::share_cost).sum::<u64>();
+        Ok(SharePlan {
+            bytes: (look.block_count() * BLOCK).min(len),
             uncommitted: parts()
                 .filter(|part| matches!(part, SharePart::Dirty(_)))
                 .count() as u64
@@ -265,15 +266,15 @@ impl Store {
         if self.objects().reader.shared.is_empty() {
             return Ok(false);
         }
-        self.objects().with(no, |state| {
-            let Content::Blocks(blocks) = &state.content else {
+        self.objects().with_state(no, |state| {
+            let ObjectContent::Blocks(blocks) = &state.content else {
                 return Ok(false);
             };
             let mut at = 0;
             while let Some((start, extent)) =
                 blocks.extents.at_or_after(&self.objects().reader, no, at)?
             {
-                if extent.own().is_none() {
+                if extent.as_own().is_none() {
                     return Ok(true);
                 }
                 at = start + extent.blocks();
@@ -287,10 +288,10 @@ impl Store {
 #[derive(Default)]
 struct SharedBlocks {
     dirty: Vec<(u64, DirtyBlock)>,
-    slices: Vec<(u64, Slice)>,
+    slices: Vec<(u64, SharedSlice)>,
 }
 
-impl Locked<'_> {
+impl LockedObjects<'_> {
     /// Does a step of sharing: both files are locked, and the operation began with what
     /// [`Store::sharing`] said. The ranges must not overlap. Says how many bytes it covered, 0 when
     /// there is nothing (any more) that can be shared; the file grows if needed.
@@ -303,16 +304,16 @@ impl Locked<'_> {
         from: (ObjectNo, u64),
         to: (ObjectNo, u64),
         len: u64,
-        sharing: &Sharing,
+        sharing: &SharePlan,
     ) -> Result<u64, StoreError> {
         if to.1.checked_add(len).is_none_or(|end| end > FILE_MAX) {
             return Err(StoreError::TooBig("a file"));
         }
         let src = &self.objects().reader;
-        let look = self.peek(from.0).look(
+        let look = self.state_of(from.0).look_ahead(
             src,
             from,
-            (to.0, to.1, self.peek(to.0)),
+            (to.0, to.1, self.state_of(to.0)),
             len.min(sharing.bytes),
         )?;
         let Some(mut look) = look else { return Ok(0) };
@@ -325,18 +326,18 @@ impl Locked<'_> {
         if !self.warm_sharing(from.0, to.0, &mut look)? {
             return Ok(0);
         }
-        let (first, to_first, count) = (look.first, look.to_first, look.count());
+        let (first, to_first, count) = (look.first, look.to_first, look.block_count());
         let done = (count * BLOCK)
-            .min(self.peek(from.0).core.size - from.1)
+            .min(self.state_of(from.0).core.size - from.1)
             .min(len);
-        let shared = self.give(from.0, look)?;
-        self.take(to.0, (to_first, count), first, shared)?;
+        let shared = self.give_extents(from.0, look)?;
+        self.take_extents(to.0, (to_first, count), first, shared)?;
         let stamp = self.stamp();
-        let core = &mut self.mark(to.0).core;
+        let core = &mut self.mark_changed(to.0).core;
         core.data_stamp = stamp;
         core.size = core.size.max(to.1 + done);
         self.account_freed_pages(to.0);
-        add(&self.objects().reader.counters.bytes_shared, done);
+        add_to_counter(&self.objects().reader.counters.bytes_shared, done);
         Ok(done)
     }
 
@@ -359,7 +360,7 @@ impl Locked<'_> {
             }
         }
         if let Some(block) = full {
-            look.found.cut(block);
+            look.found.cut_at(block);
         }
         let own = |(_, part): &(u64, SharePart)| {
             if let SharePart::Own(extent) = part {
@@ -372,19 +373,29 @@ impl Locked<'_> {
         if !src.shared.warm_new(src, &addrs)? {
             return Ok(false);
         }
-        let (first, to_first, count) = (look.first, look.to_first, look.count());
+        let (first, to_first, count) = (look.first, look.to_first, look.block_count());
         if count == 0 {
             return Ok(false);
         }
         if !addrs.is_empty() {
-            self.state(from).blocks().extents.warm(src, first, count)?;
+            self.state_mut(from)
+                .blocks_mut()
+                .extents
+                .warm(src, first, count)?;
         }
-        self.state(to).blocks().extents.warm(src, to_first, count)?;
+        self.state_mut(to)
+            .blocks_mut()
+            .extents
+            .warm(src, to_first, count)?;
         Ok(true)
     }
 
     /// Moves the source's own extents to the table, and counts one more reference to each.
-    fn give(&mut self, from: ObjectNo, look: ShareLook) -> Result<SharedBlocks, StoreError> {
+    fn give_extents(
+        &mut self,
+        from: ObjectNo,
+        look: ShareLook,
+    ) -> Result<SharedBlocks, StoreError> {
         let (objects, lsn) = (self.objects(), self.lsn());
         let src = &objects.reader;
         let (mut shared, mut freed, mut range, mut parts) =
@@ -393,28 +404,38 @@ impl Locked<'_> {
             match part {
                 SharePart::Dirty(bytes) => shared.dirty.push((block, bytes)),
                 SharePart::Shared(slice) => {
-                    src.shared.change(src, slice.id, 1, &mut freed)?;
-                    shared.slices.push((block, Slice { born: lsn, ..slice }));
+                    src.shared.change_count(src, slice.id, 1, &mut freed)?;
+                    shared
+                        .slices
+                        .push((block, SharedSlice { born: lsn, ..slice }));
                 }
                 SharePart::Own(extent) => {
                     objects.segments.lock().add_live(
-                        extent.addr.byte(),
+                        extent.addr.byte_offset(),
                         extent.bytes(),
                         extent.born,
                     );
                     let (blocks, stored, born) =
                         (extent.blocks() as u16, extent.stored, extent.born);
-                    let id = src.shared.add(src, extent, 2)?;
-                    let slice = Slice {
+                    let id = src.shared.add_extent(src, extent, 2)?;
+                    let slice = SharedSlice {
                         id,
                         first: 0,
                         blocks,
                         stored,
                         born,
                     };
-                    let extents = &mut self.state(from).blocks().extents;
-                    extents.replace(src, from, block, Mapped::Shared(slice), &mut freed)?;
-                    shared.slices.push((block, Slice { born: lsn, ..slice }));
+                    let extents = &mut self.state_mut(from).blocks_mut().extents;
+                    extents.replace_range(
+                        src,
+                        from,
+                        block,
+                        MappedExtent::Shared(slice),
+                        &mut freed,
+                    )?;
+                    shared
+                        .slices
+                        .push((block, SharedSlice { born: lsn, ..slice }));
                     parts += 1;
                     range = Some((
                         range.map_or(block, |(first, _)| first),
@@ -423,20 +444,20 @@ impl Locked<'_> {
                 }
             }
         }
-        objects.account(&freed);
+        objects.account_freed(&freed);
         if let Some((first, end)) = range {
-            let old = self.peek(from).core.lsn;
-            let state = self.mark(from);
+            let old = self.state_of(from).core.lsn;
+            let state = self.mark_changed(from);
             // Nothing that anybody sees of it has changed.
             state.core.lsn = old;
-            state.blocks().remapped.add(first, end - first, parts);
+            state.blocks_mut().remapped.add(first, end - first, parts);
             self.account_freed_pages(from);
         }
         Ok(shared)
     }
 
     /// Lets the target's blocks be what the source gave.
-    fn take(
+    fn take_extents(
         &mut self,
         to: ObjectNo,
         (first, count): (u64, u64),
@@ -444,11 +465,11 @@ impl Locked<'_> {
         shared: SharedBlocks,
     ) -> Result<(), StoreError> {
         let objects = self.objects();
-        let mut freed: Vec<Freed> = Vec::new();
-        let blocks = self.state(to).blocks();
+        let mut freed: Vec<FreedSpace> = Vec::new();
+        let blocks = self.state_mut(to).blocks_mut();
         blocks
             .extents
-            .remove(&objects.reader, to, first, count, &mut freed)?;
+            .remove_range(&objects.reader, to, first, count, &mut freed)?;
         let mut behind = blocks.dirty.split_off(&first);
         blocks.dirty.append(&mut behind.split_off(&(first + count)));
         blocks.holes.push((first, count));
@@ -463,18 +484,18 @@ impl Locked<'_> {
         let mut stored = 0;
         for (block, slice) in shared.slices {
             stored += u64::from(slice.stored);
-            blocks.extents.replace(
+            blocks.extents.replace_range(
                 &objects.reader,
                 to,
                 place(block),
-                Mapped::Shared(slice),
+                MappedExtent::Shared(slice),
                 &mut freed,
             )?;
         }
         let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
-        let core = &mut self.state(to).core;
+        let core = &mut self.state_mut(to).core;
         core.sectors = (core.sectors + stored).saturating_sub(gone);
-        objects.account(&freed);
+        objects.account_freed(&freed);
         Ok(())
     }
 }

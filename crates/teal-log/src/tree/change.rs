@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use teal_types::Sector;
 
-use super::{Ledger, PageSource, Span, Tree, load, route};
+use super::{KeyRange, PageSource, Tree, TreeChanges, load_checked, route_to_key};
 use crate::error::StoreError;
 use crate::format::page::{
-    Child, Expect, Items, LEVEL_MAX, Node, PAGE_MAX, PagePtr, VALUE_MAX, leaf_item_len,
+    Child, ExpectedPage, LEVEL_MAX, Node, NodeItems, PAGE_MAX, PagePtr, VALUE_MAX, leaf_item_len,
 };
 
 /// A node below this many bytes looks for a neighbour to merge with.
 const SPARSE: usize = PAGE_MAX / 3;
 
 /// What a change needs beside the node it is at.
-struct Cx<'a> {
+struct ChangeContext<'a> {
     src: &'a dyn PageSource,
-    want: Expect,
-    ledger: &'a mut Ledger,
+    want: ExpectedPage,
+    ledger: &'a mut TreeChanges,
 }
 
 impl Tree {
@@ -35,17 +35,17 @@ impl Tree {
         if value.len() > VALUE_MAX {
             return Err(StoreError::TooBig("the value of a tree item"));
         }
-        let mut cx = Cx {
+        let mut cx = ChangeContext {
             src,
-            want: self.expect(None),
+            want: self.expected_page(None),
             ledger: &mut self.ledger,
         };
         let Some(root) = &mut self.root else {
-            let items = Items::Leaf(vec![(key, value.into())]);
+            let items = NodeItems::Leaf(vec![(key, value.into())]);
             self.root = Some(cx.new_node(0, items));
             return Ok(None);
         };
-        let (old, split) = cx.insert(root, (None, Span::ALL), key, value)?;
+        let (old, split) = cx.insert_below(root, (None, KeyRange::ALL), key, value)?;
         if let Some((right_key, right)) = split {
             let Some(Child::Mem(left)) = self.root.take() else {
                 unreachable!("a node that was split is owned")
@@ -53,7 +53,7 @@ impl Tree {
             let level = left.level + 1;
             assert!(level <= LEVEL_MAX, "2^64 keys do not need this height");
             let items = vec![(left.first_key(), Child::Mem(left)), (right_key, right)];
-            self.root = Some(cx.new_node(level, Items::Inner(items)));
+            self.root = Some(cx.new_node(level, NodeItems::Inner(items)));
         }
         Ok(old)
     }
@@ -70,16 +70,15 @@ impl Tree {
         if self.get(src, key)?.is_none() {
             return Ok(None);
         }
-        let mut cx = Cx {
+        let mut cx = ChangeContext {
             src,
-            want: self.expect(None),
+            want: self.expected_page(None),
             ledger: &mut self.ledger,
         };
-        let old = self
-            .root
-            .as_mut()
-            .map_or(Ok(None), |root| cx.remove(root, (None, Span::ALL), key))?;
-        self.shorten();
+        let old = self.root.as_mut().map_or(Ok(None), |root| {
+            cx.remove_below(root, (None, KeyRange::ALL), key)
+        })?;
+        self.shorten_root();
         Ok(old)
     }
 
@@ -108,13 +107,13 @@ impl Tree {
             .map_or(Ok(None), |key| self.at_or_after(src, key))?;
         let low = before.map_or(from, |item| item.0);
         let high = after.map_or(to, |item| item.0);
-        let mut cx = Cx {
+        let mut cx = ChangeContext {
             src,
-            want: self.expect(None),
+            want: self.expected_page(None),
             ledger: &mut self.ledger,
         };
         self.root.as_mut().map_or(Ok(()), |root| {
-            cx.own_paths(root, (None, Span::ALL), (low, high), 0)
+            cx.own_paths(root, (None, KeyRange::ALL), (low, high), 0)
         })
     }
 
@@ -134,16 +133,16 @@ impl Tree {
         let Some(root) = &self.root else {
             return Ok(false);
         };
-        if !self.has_page(src, root, (None, Span::ALL), (level, key, at))? {
+        if !self.has_page(src, root, (None, KeyRange::ALL), (level, key, at))? {
             return Ok(false);
         }
-        let mut cx = Cx {
+        let mut cx = ChangeContext {
             src,
-            want: self.expect(None),
+            want: self.expected_page(None),
             ledger: &mut self.ledger,
         };
         self.root.as_mut().map_or(Ok(()), |root| {
-            cx.own_paths(root, (None, Span::ALL), (key, key), level)
+            cx.own_paths(root, (None, KeyRange::ALL), (key, key), level)
         })?;
         Ok(true)
     }
@@ -161,13 +160,13 @@ impl Tree {
             return Ok(());
         };
         let (mut pages, mut leaves) = (Vec::new(), Vec::new());
-        self.gather(src, root, (None, Span::ALL), (&mut pages, &mut leaves))?;
+        self.gather_pages(src, root, (None, KeyRange::ALL), (&mut pages, &mut leaves))?;
         self.root = None;
         self.ledger.freed.append(&mut pages);
         self.ledger.mem_pages = 0;
         self.ledger.dirty = true;
         for leaf in leaves {
-            if let Items::Leaf(items) = &leaf.items {
+            if let NodeItems::Leaf(items) = &leaf.items {
                 items.iter().for_each(|(key, value)| visit(*key, value));
             }
         }
@@ -175,11 +174,11 @@ impl Tree {
     }
 
     /// Drops owned roots that are empty or only lead to one child.
-    fn shorten(&mut self) {
+    fn shorten_root(&mut self) {
         while let Some(Child::Mem(root)) = &mut self.root {
             let only = match &mut root.items {
-                Items::Inner(items) if items.len() == 1 => items.pop().map(|(_, child)| child),
-                Items::Leaf(items) if items.is_empty() => None,
+                NodeItems::Inner(items) if items.len() == 1 => items.pop().map(|(_, child)| child),
+                NodeItems::Leaf(items) if items.is_empty() => None,
                 _ => break,
             };
             self.root = only;
@@ -188,23 +187,27 @@ impl Tree {
     }
 }
 
-impl Cx<'_> {
-    fn new_node(&mut self, level: u8, items: Items) -> Child {
+impl ChangeContext<'_> {
+    fn new_node(&mut self, level: u8, items: NodeItems) -> Child {
         self.ledger.mem_pages += 1;
         self.ledger.dirty = true;
         Child::Mem(Box::new(Node { level, items }))
     }
 
     /// The child, owned: if it was on disk it is copied into memory and its page is free.
-    fn own<'n>(
+    fn own_child<'n>(
         &mut self,
         child: &'n mut Child,
-        (level, span): (Option<u8>, Span),
+        (level, span): (Option<u8>, KeyRange),
     ) -> Result<&'n mut Node, StoreError> {
         if let Child::Disk(ptr) = child {
             let ptr: PagePtr = *ptr;
-            let node =
-                Arc::unwrap_or_clone(load(self.src, ptr, Expect { level, ..self.want }, span)?);
+            let node = Arc::unwrap_or_clone(load_checked(
+                self.src,
+                ptr,
+                ExpectedPage { level, ..self.want },
+                span,
+            )?);
             *child = self.new_node(node.level, node.items);
             self.ledger.freed.push(ptr);
         }
@@ -218,18 +221,18 @@ impl Cx<'_> {
     fn own_paths(
         &mut self,
         child: &mut Child,
-        (level, span): (Option<u8>, Span),
+        (level, span): (Option<u8>, KeyRange),
         (low, high): (u64, u64),
         down_to: u8,
     ) -> Result<(), StoreError> {
-        let node = self.own(child, (level, span))?;
-        let Items::Inner(items) = &mut node.items else {
+        let node = self.own_child(child, (level, span))?;
+        let NodeItems::Inner(items) = &mut node.items else {
             return Ok(());
         };
         if node.level > down_to {
-            let on_path = route(items, low)..=route(items, high);
+            let on_path = route_to_key(items, low)..=route_to_key(items, high);
             for at in on_path {
-                let place = (Some(node.level - 1), span.of(items, at));
+                let place = (Some(node.level - 1), span.of_item(items, at));
                 self.own_paths(&mut items[at].1, place, (low, high), down_to)?;
             }
         }
@@ -241,17 +244,17 @@ impl Cx<'_> {
         clippy::type_complexity,
         reason = "two optional results of a private function"
     )]
-    fn insert(
+    fn insert_below(
         &mut self,
         child: &mut Child,
-        (level, span): (Option<u8>, Span),
+        (level, span): (Option<u8>, KeyRange),
         key: u64,
         value: &[u8],
     ) -> Result<(Option<Box<[u8]>>, Option<(u64, Child)>), StoreError> {
-        let node = self.own(child, (level, span))?;
+        let node = self.own_child(child, (level, span))?;
         let mut old = None;
         let changed = match &mut node.items {
-            Items::Leaf(items) => match items.binary_search_by_key(&key, |item| item.0) {
+            NodeItems::Leaf(items) => match items.binary_search_by_key(&key, |item| item.0) {
                 Ok(at) => {
                     old = Some(std::mem::replace(&mut items[at].1, value.into()));
                     at
@@ -261,10 +264,10 @@ impl Cx<'_> {
                     at
                 }
             },
-            Items::Inner(items) => {
-                let at = route(items, key);
-                let place = (Some(node.level - 1), span.of(items, at));
-                let (replaced, split) = self.insert(&mut items[at].1, place, key, value)?;
+            NodeItems::Inner(items) => {
+                let at = route_to_key(items, key);
+                let place = (Some(node.level - 1), span.of_item(items, at));
+                let (replaced, split) = self.insert_below(&mut items[at].1, place, key, value)?;
                 items[at].0 = items[at].0.min(key);
                 let Some(right) = split else {
                     return Ok((replaced, None));
@@ -284,23 +287,23 @@ impl Cx<'_> {
         Ok((old, right))
     }
 
-    fn remove(
+    fn remove_below(
         &mut self,
         child: &mut Child,
-        (level, span): (Option<u8>, Span),
+        (level, span): (Option<u8>, KeyRange),
         key: u64,
     ) -> Result<Option<Box<[u8]>>, StoreError> {
-        let node = self.own(child, (level, span))?;
+        let node = self.own_child(child, (level, span))?;
         match &mut node.items {
-            Items::Leaf(items) => Ok(items
+            NodeItems::Leaf(items) => Ok(items
                 .binary_search_by_key(&key, |item| item.0)
                 .ok()
                 .map(|at| items.remove(at).1)),
-            Items::Inner(items) => {
-                let at = route(items, key);
-                let place = (Some(node.level - 1), span.of(items, at));
-                let old = self.remove(&mut items[at].1, place, key)?;
-                self.mend(items, at);
+            NodeItems::Inner(items) => {
+                let at = route_to_key(items, key);
+                let place = (Some(node.level - 1), span.of_item(items, at));
+                let old = self.remove_below(&mut items[at].1, place, key)?;
+                self.mend_child(items, at);
                 Ok(old)
             }
         }
@@ -308,7 +311,7 @@ impl Cx<'_> {
 
     /// After a removal under `items[at]`: drops the child if it is empty, merges it if it is sparse
     /// and a neighbour is in memory and has room.
-    fn mend(&mut self, items: &mut Vec<(u64, Child)>, at: usize) {
+    fn mend_child(&mut self, items: &mut Vec<(u64, Child)>, at: usize) {
         let Child::Mem(node) = &items[at].1 else {
             return;
         };
@@ -323,7 +326,7 @@ impl Cx<'_> {
                 .find(|&left| fit_together(items, left))
             {
                 let (_, right) = items.remove(left + 1);
-                join(&mut items[left].1, right);
+                join_nodes(&mut items[left].1, right);
                 self.ledger.mem_pages -= 1;
             }
         }
@@ -336,7 +339,7 @@ fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
         Some([(_, Child::Mem(left)), (_, Child::Mem(right))]) => {
             let empty = Node {
                 level: 0,
-                items: Items::Leaf(Vec::new()),
+                items: NodeItems::Leaf(Vec::new()),
             }
             .encoded_len();
             left.encoded_len() + right.encoded_len() - empty <= PAGE_MAX
@@ -345,13 +348,13 @@ fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
     }
 }
 
-fn join(left: &mut Child, right: Child) {
+fn join_nodes(left: &mut Child, right: Child) {
     let (Child::Mem(left), Child::Mem(right)) = (left, right) else {
         unreachable!("both are in memory")
     };
     match (&mut left.items, right.items) {
-        (Items::Leaf(left), Items::Leaf(mut right)) => left.append(&mut right),
-        (Items::Inner(left), Items::Inner(mut right)) => left.append(&mut right),
+        (NodeItems::Leaf(left), NodeItems::Leaf(mut right)) => left.append(&mut right),
+        (NodeItems::Inner(left), NodeItems::Inner(mut right)) => left.append(&mut right),
         _ => unreachable!("neighbours are at one level"),
     }
 }
@@ -359,13 +362,13 @@ fn join(left: &mut Child, right: Child) {
 /// If the node is over the size of a page, takes its right part away: only the last item when that
 /// is the one that `changed`, so that ascending keys leave full pages behind, else half of the
 /// bytes.
-fn split_if_over(node: &mut Node, changed: usize) -> Option<Items> {
+fn split_if_over(node: &mut Node, changed: usize) -> Option<NodeItems> {
     if node.encoded_len() <= PAGE_MAX {
         return None;
     }
     let last = node.len() - 1;
     let right = match &mut node.items {
-        Items::Leaf(items) => {
+        NodeItems::Leaf(items) => {
             let total: usize = items.iter().map(|(_, value)| leaf_item_len(value)).sum();
             let mut left = 0;
             let middle = items.iter().position(|(_, value)| {
@@ -377,9 +380,9 @@ fn split_if_over(node: &mut Node, changed: usize) -> Option<Items> {
             } else {
                 middle.map_or(last, |at| at + 1).clamp(1, last)
             };
-            Items::Leaf(items.split_off(cut))
+            NodeItems::Leaf(items.split_off(cut))
         }
-        Items::Inner(items) => Items::Inner(items.split_off(if changed == last {
+        NodeItems::Inner(items) => NodeItems::Inner(items.split_off(if changed == last {
             last
         } else {
             items.len() / 2

@@ -1,13 +1,13 @@
 //! What a change of a map takes away: pieces of the disk, and references to shared extents.
 
-use crate::format::extent::Mapped;
-use crate::format::imap::Home;
+use crate::format::extent::MappedExtent;
+use crate::format::imap::RecordHome;
 use crate::format::page::PagePtr;
 use teal_types::SECTOR;
 
 /// What a change took away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Freed {
+pub(crate) enum FreedSpace {
     /// A piece of the disk that is dead now.
     Piece { byte: u64, bytes: u64 },
     /// So many bytes of a part of a shared extent; `more` extents refer to it than before: -1 when
@@ -15,31 +15,31 @@ pub(crate) enum Freed {
     Shared { id: u64, bytes: u64, more: i32 },
 }
 
-impl Freed {
-    pub(crate) fn page(ptr: PagePtr) -> Self {
+impl FreedSpace {
+    pub(crate) fn of_page(ptr: PagePtr) -> Self {
         Self::Piece {
-            byte: ptr.addr().byte(),
+            byte: ptr.addr().byte_offset(),
             bytes: ptr.sectors() * SECTOR,
         }
     }
-    pub(crate) fn home(home: Home) -> Self {
+    pub(crate) fn of_home(home: RecordHome) -> Self {
         Self::Piece {
             byte: home.byte,
             bytes: u64::from(home.len),
         }
     }
     /// All of an extent.
-    pub(crate) fn extent(extent: &Mapped) -> Self {
-        Self::part(extent, -1)
+    pub(crate) fn of_extent(extent: &MappedExtent) -> Self {
+        Self::of_part(extent, -1)
     }
-    pub(crate) fn part(part: &Mapped, more: i32) -> Self {
-        let bytes = part.stored() * SECTOR;
+    pub(crate) fn of_part(part: &MappedExtent, more: i32) -> Self {
+        let bytes = part.stored_sectors() * SECTOR;
         match part {
-            Mapped::Own(extent) => Self::Piece {
-                byte: extent.addr.byte(),
+            MappedExtent::Own(extent) => Self::Piece {
+                byte: extent.addr.byte_offset(),
                 bytes,
             },
-            Mapped::Shared(slice) => Self::Shared {
+            MappedExtent::Shared(slice) => Self::Shared {
                 id: slice.id,
                 bytes,
                 more,

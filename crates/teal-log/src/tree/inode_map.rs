@@ -5,9 +5,9 @@
 //!    checkpoints when it reaches its cap, and a checkpoint absorbs it.
 
 use crate::error::StoreError;
-use crate::format::imap::{Home, Known};
+use crate::format::imap::{InodeMapItem, RecordHome};
 use crate::format::page::{PagePtr, STORE_WIDE, TreeKind};
-use crate::tree::freed::Freed;
+use crate::tree::freed::FreedSpace;
 use crate::tree::page_bounds::LeafSpread;
 use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use teal_types::ObjectNo;
 pub(crate) struct InodeMap {
     pub(crate) tree: Tree,
     /// `None`: gone.
-    changed: BTreeMap<ObjectNo, Option<Home>>,
+    changed: BTreeMap<ObjectNo, Option<RecordHome>>,
     places: LeafSpread,
 }
 
@@ -30,10 +30,10 @@ impl InodeMap {
         }
     }
 
-    pub(crate) fn decode(no: u64, value: &[u8]) -> Result<Option<Home>, StoreError> {
-        match Known::decode(value) {
-            Some(Known::At(home)) => Ok(Some(home)),
-            Some(Known::Gone(_)) => Ok(None),
+    pub(crate) fn decode(no: u64, value: &[u8]) -> Result<Option<RecordHome>, StoreError> {
+        match InodeMapItem::decode(value) {
+            Some(InodeMapItem::At(home)) => Ok(Some(home)),
+            Some(InodeMapItem::Gone(_)) => Ok(None),
             None => Err(StoreError::Corrupt {
                 what: "an inode map item",
                 at: 0,
@@ -46,7 +46,7 @@ impl InodeMap {
         &self,
         src: &dyn PageSource,
         no: ObjectNo,
-    ) -> Result<Option<Home>, StoreError> {
+    ) -> Result<Option<RecordHome>, StoreError> {
         if let Some(home) = self.changed.get(&no) {
             return Ok(*home);
         }
@@ -57,26 +57,28 @@ impl InodeMap {
     }
 
     /// The highest number the tree knows.
-    pub(crate) fn highest(&self, src: &dyn PageSource) -> Result<u64, StoreError> {
+    pub(crate) fn highest_number(&self, src: &dyn PageSource) -> Result<u64, StoreError> {
         Ok(self
             .tree
             .at_or_before(src, u64::MAX)?
             .map_or(0, |(no, _)| no))
     }
 
-    pub(crate) fn set(&mut self, no: ObjectNo, home: Option<Home>) {
+    pub(crate) fn set(&mut self, no: ObjectNo, home: Option<RecordHome>) {
         if self.changed.insert(no, home).is_none() {
             self.places.add(no);
         }
     }
 
     /// Returns what is newer than the tree.
-    pub(crate) fn overlay(&self) -> impl Iterator<Item = (ObjectNo, Option<Home>)> + '_ {
+    pub(crate) fn newer_than_tree(
+        &self,
+    ) -> impl Iterator<Item = (ObjectNo, Option<RecordHome>)> + '_ {
         self.changed.iter().map(|(no, home)| (*no, *home))
     }
 
     /// Returns where absorbing the changes makes leaves new.
-    pub(crate) fn places(&self) -> &LeafSpread {
+    pub(crate) fn changed_places(&self) -> &LeafSpread {
         &self.places
     }
 
@@ -94,7 +96,9 @@ impl InodeMap {
     pub(crate) fn absorb(&mut self, src: &dyn PageSource) -> Result<(), StoreError> {
         while let Some((no, home)) = self.changed.first_key_value().map(|(n, h)| (*n, *h)) {
             match home {
-                Some(home) => self.tree.insert(src, no.get(), &Known::At(home).encode())?,
+                Some(home) => self
+                    .tree
+                    .insert(src, no.get(), &InodeMapItem::At(home).encode())?,
                 // No cursor is waiting for tombstones yet.
                 None => self.tree.remove(src, no.get())?,
             };
@@ -104,7 +108,7 @@ impl InodeMap {
         Ok(())
     }
 
-    pub(crate) fn freed(&mut self) -> impl Iterator<Item = Freed> {
-        self.tree.take_freed().into_iter().map(Freed::page)
+    pub(crate) fn take_freed_pages(&mut self) -> impl Iterator<Item = FreedSpace> {
+        self.tree.take_freed().into_iter().map(FreedSpace::of_page)
     }
 }

@@ -8,26 +8,27 @@ use std::{
     sync::Arc,
 };
 
-use super::{PageSource, Span, Tree, load, route};
+use super::{KeyRange, PageSource, Tree, load_checked, route_to_key};
 use crate::error::StoreError;
-use crate::format::page::{Child, Items, Node, PagePtr};
+use crate::format::page::{Child, Node, NodeItems, PagePtr};
 
 /// An item found.
-pub(crate) type Item = (u64, Box<[u8]>);
+pub(crate) type TreeItem = (u64, Box<[u8]>);
 /// Looks at an item; may end the walk.
-pub(crate) type Visit<'v> = &'v mut dyn FnMut(u64, &[u8]) -> Result<ControlFlow<()>, StoreError>;
+pub(crate) type ItemVisitor<'v> =
+    &'v mut dyn FnMut(u64, &[u8]) -> Result<ControlFlow<()>, StoreError>;
 /// Looks at a node and, if it lies unchanged on disk, its page.
-pub(crate) type VisitNode<'v> = &'v mut dyn FnMut(Option<PagePtr>, &Node);
+pub(crate) type NodeVisitor<'v> = &'v mut dyn FnMut(Option<PagePtr>, &Node);
 /// Told of a page that cannot be loaded, or whose keys are outside of what its parent says.
-pub(crate) type OnError<'v> = &'v mut dyn FnMut(PagePtr, StoreError);
+pub(crate) type ErrorVisitor<'v> = &'v mut dyn FnMut(PagePtr, StoreError);
 
 /// A node to look at, wherever it is.
-enum Held<'a> {
+enum NodeRef<'a> {
     Mem(&'a Node),
     Disk(Arc<Node>),
 }
 
-impl Deref for Held<'_> {
+impl Deref for NodeRef<'_> {
     type Target = Node;
 
     fn deref(&self) -> &Node {
@@ -53,8 +54,8 @@ impl Tree {
         };
         self.get_below(
             src,
-            &*self.open(src, root, None, Span::ALL)?,
-            Span::ALL,
+            &*self.open_child(src, root, None, KeyRange::ALL)?,
+            KeyRange::ALL,
             key,
         )
     }
@@ -63,7 +64,7 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         key: u64,
-    ) -> Result<Option<Item>, StoreError> {
+    ) -> Result<Option<TreeItem>, StoreError> {
         let mut found = None;
         self.scan(src, key, &mut |at, value| {
             found = Some((at, value.into()));
@@ -76,14 +77,14 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         key: u64,
-    ) -> Result<Option<Item>, StoreError> {
+    ) -> Result<Option<TreeItem>, StoreError> {
         let Some(root) = &self.root else {
             return Ok(None);
         };
         self.last_below(
             src,
-            &*self.open(src, root, None, Span::ALL)?,
-            Span::ALL,
+            &*self.open_child(src, root, None, KeyRange::ALL)?,
+            KeyRange::ALL,
             key,
         )
     }
@@ -92,7 +93,7 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         from: u64,
-        visit: Visit<'_>,
+        visit: ItemVisitor<'_>,
     ) -> Result<(), StoreError> {
         self.range(src, from, u64::MAX, visit)
     }
@@ -103,24 +104,29 @@ impl Tree {
         src: &dyn PageSource,
         from: u64,
         to: u64,
-        visit: Visit<'_>,
+        visit: ItemVisitor<'_>,
     ) -> Result<(), StoreError> {
         let Some(root) = self.root.as_ref().filter(|_| from <= to) else {
             return Ok(());
         };
         self.range_below(
             src,
-            &*self.open(src, root, None, Span::ALL)?,
-            Span::ALL,
+            &*self.open_child(src, root, None, KeyRange::ALL)?,
+            KeyRange::ALL,
             (from, to),
             visit,
         )
         .map(|_ended_early| ())
     }
     /// Visits every node, parents first. What lies under a page that cannot be loaded is left out.
-    pub(crate) fn walk(&self, src: &dyn PageSource, visit: VisitNode<'_>, on_error: OnError<'_>) {
+    pub(crate) fn walk_nodes(
+        &self,
+        src: &dyn PageSource,
+        visit: NodeVisitor<'_>,
+        on_error: ErrorVisitor<'_>,
+    ) {
         if let Some(root) = &self.root {
-            self.walk_below(src, root, (None, Span::ALL), visit, on_error);
+            self.walk_below(src, root, (None, KeyRange::ALL), visit, on_error);
         }
     }
 
@@ -129,21 +135,21 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         child: &Child,
-        (known, span): (Option<u8>, Span),
+        (known, span): (Option<u8>, KeyRange),
         (level, key, at): (u8, u64, teal_types::Sector),
     ) -> Result<bool, StoreError> {
         let here = matches!(child, Child::Disk(ptr) if ptr.addr() == at);
         if known == Some(level) {
             return Ok(here);
         }
-        let node = self.open(src, child, known, span)?;
+        let node = self.open_child(src, child, known, span)?;
         match &node.items {
-            Items::Inner(items) if node.level > level => {
-                let on = route(items, key);
+            NodeItems::Inner(items) if node.level > level => {
+                let on = route_to_key(items, key);
                 self.has_page(
                     src,
                     &items[on].1,
-                    (Some(node.level - 1), span.of(items, on)),
+                    (Some(node.level - 1), span.of_item(items, on)),
                     (level, key, at),
                 )
             }
@@ -152,45 +158,47 @@ impl Tree {
     }
 
     /// Adds every page on disk and every leaf, in order of keys.
-    pub(super) fn gather(
+    pub(super) fn gather_pages(
         &self,
         src: &dyn PageSource,
         child: &Child,
-        (level, span): (Option<u8>, Span),
+        (level, span): (Option<u8>, KeyRange),
         (pages, leaves): (&mut Vec<PagePtr>, &mut Vec<Arc<Node>>),
     ) -> Result<(), StoreError> {
-        let node = self.open(src, child, level, span)?;
+        let node = self.open_child(src, child, level, span)?;
         if let Child::Disk(ptr) = child {
             pages.push(*ptr);
         }
-        if let Items::Inner(items) = &node.items {
+        if let NodeItems::Inner(items) = &node.items {
             for (at, (_, below)) in items.iter().enumerate() {
-                self.gather(
+                self.gather_pages(
                     src,
                     below,
-                    (Some(node.level - 1), span.of(items, at)),
+                    (Some(node.level - 1), span.of_item(items, at)),
                     (pages, leaves),
                 )?;
             }
             return Ok(());
         }
         leaves.push(match node {
-            Held::Mem(node) => Arc::new(node.clone()),
-            Held::Disk(node) => node,
+            NodeRef::Mem(node) => Arc::new(node.clone()),
+            NodeRef::Disk(node) => node,
         });
         Ok(())
     }
 
-    fn open<'a>(
+    fn open_child<'a>(
         &self,
         src: &dyn PageSource,
         child: &'a Child,
         level: Option<u8>,
-        span: Span,
-    ) -> Result<Held<'a>, StoreError> {
+        span: KeyRange,
+    ) -> Result<NodeRef<'a>, StoreError> {
         Ok(match child {
-            Child::Mem(node) => Held::Mem(node),
-            Child::Disk(ptr) => Held::Disk(load(src, *ptr, self.expect(level), span)?),
+            Child::Mem(node) => NodeRef::Mem(node),
+            Child::Disk(ptr) => {
+                NodeRef::Disk(load_checked(src, *ptr, self.expected_page(level), span)?)
+            }
         })
     }
 
@@ -198,18 +206,18 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         node: &Node,
-        span: Span,
+        span: KeyRange,
         key: u64,
     ) -> Result<Option<Box<[u8]>>, StoreError> {
         match &node.items {
-            Items::Leaf(items) => Ok(items
+            NodeItems::Leaf(items) => Ok(items
                 .binary_search_by_key(&key, |item| item.0)
                 .ok()
                 .map(|at| items[at].1.clone())),
-            Items::Inner(items) => {
-                let at = route(items, key);
-                let span = span.of(items, at);
-                let below = self.open(src, &items[at].1, Some(node.level - 1), span)?;
+            NodeItems::Inner(items) => {
+                let at = route_to_key(items, key);
+                let span = span.of_item(items, at);
+                let below = self.open_child(src, &items[at].1, Some(node.level - 1), span)?;
                 self.get_below(src, &below, span, key)
             }
         }
@@ -219,17 +227,17 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         node: &Node,
-        span: Span,
+        span: KeyRange,
         key: u64,
-    ) -> Result<Option<Item>, StoreError> {
+    ) -> Result<Option<TreeItem>, StoreError> {
         match &node.items {
-            Items::Leaf(items) => Ok(items[..items.partition_point(|item| item.0 <= key)]
+            NodeItems::Leaf(items) => Ok(items[..items.partition_point(|item| item.0 <= key)]
                 .last()
                 .cloned()),
-            Items::Inner(items) => {
-                for at in (0..=route(items, key)).rev() {
-                    let span = span.of(items, at);
-                    let below = self.open(src, &items[at].1, Some(node.level - 1), span)?;
+            NodeItems::Inner(items) => {
+                for at in (0..=route_to_key(items, key)).rev() {
+                    let span = span.of_item(items, at);
+                    let below = self.open_child(src, &items[at].1, Some(node.level - 1), span)?;
                     if let Some(item) = self.last_below(src, &below, span, key)? {
                         return Ok(Some(item));
                     }
@@ -243,22 +251,22 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         node: &Node,
-        span: Span,
+        span: KeyRange,
         (from, to): (u64, u64),
-        visit: Visit<'_>,
+        visit: ItemVisitor<'_>,
     ) -> Result<ControlFlow<()>, StoreError> {
         match &node.items {
-            Items::Leaf(items) => {
+            NodeItems::Leaf(items) => {
                 for (key, value) in &items[items.partition_point(|item| item.0 < from)..] {
                     if *key > to || visit(*key, value)?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
             }
-            Items::Inner(items) => {
-                for at in route(items, from)..=route(items, to) {
-                    let span = span.of(items, at);
-                    let below = self.open(src, &items[at].1, Some(node.level - 1), span)?;
+            NodeItems::Inner(items) => {
+                for at in route_to_key(items, from)..=route_to_key(items, to) {
+                    let span = span.of_item(items, at);
+                    let below = self.open_child(src, &items[at].1, Some(node.level - 1), span)?;
                     if self
                         .range_below(src, &below, span, (from, to), visit)?
                         .is_break()
@@ -275,26 +283,26 @@ impl Tree {
         &self,
         src: &dyn PageSource,
         child: &Child,
-        (level, span): (Option<u8>, Span),
-        visit: VisitNode<'_>,
-        on_error: OnError<'_>,
+        (level, span): (Option<u8>, KeyRange),
+        visit: NodeVisitor<'_>,
+        on_error: ErrorVisitor<'_>,
     ) {
         let page = match child {
             Child::Disk(ptr) => Some(*ptr),
             Child::Mem(_) => None,
         };
-        let node = match (self.open(src, child, level, span), page) {
+        let node = match (self.open_child(src, child, level, span), page) {
             (Ok(node), _) => node,
             (Err(error), Some(ptr)) => return on_error(ptr, error),
             (Err(_), None) => return,
         };
         visit(page, &node);
-        if let Items::Inner(items) = &node.items {
+        if let NodeItems::Inner(items) = &node.items {
             for (at, (_, below)) in items.iter().enumerate() {
                 self.walk_below(
                     src,
                     below,
-                    (Some(node.level - 1), span.of(items, at)),
+                    (Some(node.level - 1), span.of_item(items, at)),
                     visit,
                     on_error,
                 );

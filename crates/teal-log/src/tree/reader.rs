@@ -9,11 +9,11 @@
 //!    zeros where nothing was written; by (1) they are never taken for content, and a read that
 //!    meets them drops the chunk.
 
-use crate::counters::{Counters, add};
+use crate::counters::{Counters, add_to_counter};
 use crate::error::{DiskRequest, StoreError};
 use crate::format::checksum::crc_matches;
-use crate::format::page::{Expect, Node, PagePtr, STORE_WIDE};
-use crate::iovec::Parts;
+use crate::format::page::{ExpectedPage, Node, PagePtr, STORE_WIDE};
+use crate::iovec::ScatteredBytes;
 use crate::tree::PageSource;
 use crate::tree::shared_extents::SharedTable;
 use parking_lot::RwLock;
@@ -21,7 +21,7 @@ use quick_cache::sync::Cache;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_env::{Buffers, Disk};
+use teal_env::{BufferPool, Disk};
 use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// Sectors fetched together for metadata: whole neighbourhoods of packed inodes.
@@ -43,25 +43,25 @@ const WORTH_ITSELF: usize = 1536;
 
 /// A sealed record on its way to the disk.
 #[derive(Debug, Clone)]
-pub(crate) struct InFlight {
+pub(crate) struct RecordInFlight {
     pub(crate) start: Sector,
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) parts: Arc<ScatteredBytes>,
 }
 
-impl InFlight {
+impl RecordInFlight {
     /// Returns where it ends.
     pub(crate) fn end(&self) -> Sector {
         self.start.plus(self.parts.len() as u64 / SECTOR)
     }
 }
 
-pub(crate) struct Reader {
+pub(crate) struct CachedReader {
     disk: Arc<dyn Disk>,
     chunks: Cache<u64, Arc<Vec<u8>>>,
     pages: Cache<PagePtr, Arc<Node>>,
     /// Memory for content on its way to or from the disk.
-    pub(crate) buffers: Arc<Buffers>,
-    in_flight: RwLock<Vec<InFlight>>,
+    pub(crate) buffers: Arc<BufferPool>,
+    in_flight: RwLock<Vec<RecordInFlight>>,
     pub(crate) counters: Counters,
     /// Without it no file that shares content can be read.
     pub(crate) shared: SharedTable,
@@ -73,7 +73,7 @@ pub(crate) struct Reader {
     limit: u64,
 }
 
-fn failed(doing: DiskRequest, at: Sector, source: io::Error) -> StoreError {
+fn io_error(doing: DiskRequest, at: Sector, source: io::Error) -> StoreError {
     StoreError::Io {
         doing,
         at: at.get(),
@@ -81,14 +81,14 @@ fn failed(doing: DiskRequest, at: Sector, source: io::Error) -> StoreError {
     }
 }
 
-impl Reader {
+impl CachedReader {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         let limit = disk.shape().sectors;
         Self {
             disk,
             chunks: Cache::new(CHUNKS),
             pages: Cache::new(PAGES),
-            buffers: Buffers::new(BUFFERS_MAX),
+            buffers: BufferPool::new(BUFFERS_MAX),
             in_flight: RwLock::new(Vec::new()),
             counters: Counters::default(),
             shared: SharedTable::new(None),
@@ -109,33 +109,33 @@ impl Reader {
         &*self.disk
     }
 
-    pub(crate) fn set_in_flight(&self, records: Vec<InFlight>) {
+    pub(crate) fn set_in_flight(&self, records: Vec<RecordInFlight>) {
         *self.in_flight.write() = records;
     }
 
     /// Writes something and brings what is cached of its place up to date.
-    pub(crate) fn write(&self, start: Sector, bytes: Parts) -> Result<(), StoreError> {
-        self.write_adjoining(&[InFlight {
+    pub(crate) fn write(&self, start: Sector, bytes: ScatteredBytes) -> Result<(), StoreError> {
+        self.write_adjoining(&[RecordInFlight {
             start,
             parts: Arc::new(bytes),
         }])
     }
 
     /// Writes records, each of which begins where the one before ends, at once.
-    pub(crate) fn write_adjoining(&self, records: &[InFlight]) -> Result<(), StoreError> {
+    pub(crate) fn write_adjoining(&self, records: &[RecordInFlight]) -> Result<(), StoreError> {
         let (Some(first), Some(last)) = (records.first(), records.last()) else {
             return Ok(());
         };
-        let slices: Vec<IoSlice<'_>> = records.iter().flat_map(|r| r.parts.slices()).collect();
+        let slices: Vec<IoSlice<'_>> = records.iter().flat_map(|r| r.parts.io_slices()).collect();
         let before = self
             .last_end
             .swap(last.end().get(), std::sync::atomic::Ordering::Relaxed);
-        add(&self.counters.writes, 1);
-        add(
+        add_to_counter(&self.counters.writes, 1);
+        add_to_counter(
             &self.counters.bytes_written,
             slices.iter().map(|slice| slice.len() as u64).sum(),
         );
-        add(
+        add_to_counter(
             &self.counters.repositionings,
             u64::from(before != first.start.get()),
         );
@@ -143,13 +143,13 @@ impl Reader {
         records
             .iter()
             .for_each(|r| self.update_chunks(r.start, &r.parts, done.is_ok()));
-        done.map_err(|source| failed(DiskRequest::Write, first.start, source))
+        done.map_err(|source| io_error(DiskRequest::Write, first.start, source))
     }
 
-    fn update_chunks(&self, at: Sector, bytes: &Parts, is_written: bool) {
+    fn update_chunks(&self, at: Sector, bytes: &ScatteredBytes, is_written: bool) {
         let sectors = bytes.len() as u64 / SECTOR;
         let is_kept = is_written && sectors <= KEPT_SECTORS;
-        for chunk in chunks_of(at.byte(), bytes.len()) {
+        for chunk in chunks_of(at.byte_offset(), bytes.len()) {
             if !is_kept {
                 self.chunks.remove(&chunk);
                 continue;
@@ -158,7 +158,7 @@ impl Reader {
             let old = old.unwrap_or_else(|| Arc::new(vec![0; self.chunk_len(chunk)]));
             self.chunks.insert(
                 chunk,
-                Arc::new(patched(&old, chunk * CHUNK_SECTORS, at, bytes)),
+                Arc::new(patched_chunk(&old, chunk * CHUNK_SECTORS, at, bytes)),
             );
         }
     }
@@ -174,15 +174,15 @@ impl Reader {
     }
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        add(&self.counters.barriers, 1);
+        add_to_counter(&self.counters.barriers, 1);
         self.disk
             .sync()
-            .map_err(|source| failed(DiskRequest::Sync, Sector::new(0), source))
+            .map_err(|source| io_error(DiskRequest::Sync, Sector::new(0), source))
     }
 
     fn copy_in_flight(&self, byte: u64, buf: &mut [u8]) -> bool {
         for record in self.in_flight.read().iter() {
-            let start = record.start.byte();
+            let start = record.start.byte_offset();
             if byte >= start && byte + buf.len() as u64 <= start + record.parts.len() as u64 {
                 let from = (byte - start) as usize;
                 record.parts.copy_to(from..from + buf.len(), buf);
@@ -193,8 +193,8 @@ impl Reader {
     }
 
     /// Reads whole sectors, unchecked.
-    pub(crate) fn raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
-        if self.copy_in_flight(at.byte(), buf) {
+    pub(crate) fn read_raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+        if self.copy_in_flight(at.byte_offset(), buf) {
             return Ok(());
         }
         if at.get() + buf.len() as u64 / SECTOR > self.limit {
@@ -204,31 +204,31 @@ impl Reader {
                 object: None,
             });
         }
-        add(&self.counters.reads, 1);
-        add(&self.counters.bytes_read, buf.len() as u64);
+        add_to_counter(&self.counters.reads, 1);
+        add_to_counter(&self.counters.bytes_read, buf.len() as u64);
         self.disk
             .read_at(at, buf)
-            .map_err(|source| failed(DiskRequest::Read, at, source))
+            .map_err(|source| io_error(DiskRequest::Read, at, source))
     }
 
-    fn chunk(&self, chunk: u64) -> Result<Arc<Vec<u8>>, StoreError> {
+    fn read_chunk(&self, chunk: u64) -> Result<Arc<Vec<u8>>, StoreError> {
         if let Some(bytes) = self.chunks.get(&chunk) {
             return Ok(bytes);
         }
         let mut bytes = vec![0; self.chunk_len(chunk)];
-        self.raw(Sector::new(chunk * CHUNK_SECTORS), &mut bytes)?;
+        self.read_raw(Sector::new(chunk * CHUNK_SECTORS), &mut bytes)?;
         let bytes = Arc::new(bytes);
         self.chunks.insert(chunk, Arc::clone(&bytes));
         Ok(bytes)
     }
 
-    fn through_chunks(&self, byte: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+    fn read_through_chunks(&self, byte: u64, len: usize) -> Result<Vec<u8>, StoreError> {
         let unit = CHUNK_SECTORS * SECTOR;
         let mut out = Vec::with_capacity(len);
         let end = byte + len as u64;
         let mut at = byte;
         while at < end {
-            let chunk = self.chunk(at / unit)?;
+            let chunk = self.read_chunk(at / unit)?;
             let from = (at % unit) as usize;
             let to = chunk.len().min(from + (end - at) as usize);
             if from >= to {
@@ -246,19 +246,20 @@ impl Reader {
 
     /// Reads a small piece, unchecked, if it is cached; or with its neighbourhood, if there are
     /// signs that more of it will be wanted. What comes may be older than what is in flight.
-    pub(crate) fn nearby(&self, at: Sector, buf: &mut [u8]) -> bool {
+    pub(crate) fn read_nearby(&self, at: Sector, buf: &mut [u8]) -> bool {
         if buf.len() as u64 > SMALL_SECTORS * SECTOR || at.get() >= self.limit {
             return false;
         }
         let last = self
             .last_small
             .swap(at.get(), std::sync::atomic::Ordering::Relaxed);
-        let is_cached =
-            || chunks_of(at.byte(), buf.len()).all(|chunk| self.chunks.get(&chunk).is_some());
+        let is_cached = || {
+            chunks_of(at.byte_offset(), buf.len()).all(|chunk| self.chunks.get(&chunk).is_some())
+        };
         if at.get().abs_diff(last) > NEARBY_SECTORS && !is_cached() {
             return false;
         }
-        match self.through_chunks(at.byte(), buf.len()) {
+        match self.read_through_chunks(at.byte_offset(), buf.len()) {
             Ok(bytes) => {
                 buf.copy_from_slice(&bytes);
                 true
@@ -268,7 +269,7 @@ impl Reader {
     }
 
     /// Reads `len` bytes from a byte address and checks their checksum.
-    pub(crate) fn checked(
+    pub(crate) fn read_checked(
         &self,
         byte: u64,
         len: usize,
@@ -298,7 +299,7 @@ impl Reader {
         let near = self.sweeping.load(Ordering::Relaxed)
             || (byte / SECTOR).abs_diff(last) <= CHUNK_SECTORS;
         if (near || len < WORTH_ITSELF)
-            && let Ok(bytes) = self.through_chunks(byte, len)
+            && let Ok(bytes) = self.read_through_chunks(byte, len)
         {
             if crc_matches(&bytes, sum) {
                 return Ok(bytes);
@@ -310,7 +311,7 @@ impl Reader {
         let first = byte / SECTOR;
         let sectors = (byte + len as u64).div_ceil(SECTOR) - first;
         let mut bytes = vec![0; (sectors * SECTOR) as usize];
-        self.raw(Sector::new(first), &mut bytes)?;
+        self.read_raw(Sector::new(first), &mut bytes)?;
         let from = (byte - first * SECTOR) as usize;
         let exact = bytes[from..from + len].to_vec();
         if !crc_matches(&exact, sum) {
@@ -342,9 +343,9 @@ fn chunks_of(byte: u64, len: usize) -> std::ops::Range<u64> {
 }
 
 /// The chunk that begins at sector `start`, after `bytes` were written at `at`.
-fn patched(chunk: &[u8], start: u64, at: Sector, bytes: &Parts) -> Vec<u8> {
+fn patched_chunk(chunk: &[u8], start: u64, at: Sector, bytes: &ScatteredBytes) -> Vec<u8> {
     let mut new = chunk.to_vec();
-    let (begin, at) = (start * SECTOR, at.byte());
+    let (begin, at) = (start * SECTOR, at.byte_offset());
     let (from, to) = (
         begin.max(at),
         (begin + chunk.len() as u64).min(at + bytes.len() as u64),
@@ -359,8 +360,8 @@ fn patched(chunk: &[u8], start: u64, at: Sector, bytes: &Parts) -> Vec<u8> {
     new
 }
 
-impl PageSource for Reader {
-    fn load(&self, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError> {
+impl PageSource for CachedReader {
+    fn load_page(&self, ptr: PagePtr, want: ExpectedPage) -> Result<Arc<Node>, StoreError> {
         if let Some(node) = self.pages.get(&ptr)
             && want.level.is_none_or(|level| level == node.level)
         {
@@ -368,8 +369,8 @@ impl PageSource for Reader {
         }
         let object = (want.owner != STORE_WIDE).then_some(want.owner);
         let name = want.kind.page_name();
-        let bytes = self.checked(
-            ptr.addr().byte(),
+        let bytes = self.read_checked(
+            ptr.addr().byte_offset(),
             ptr.stored_bytes(),
             ptr.crc(),
             name,
@@ -388,9 +389,9 @@ mod tests {
     #[test]
     fn a_cached_chunk_takes_what_overlaps_it() {
         let chunk = vec![0; 4 * SECTOR as usize];
-        let record = Parts::from(vec![7; 2 * SECTOR as usize]);
+        let record = ScatteredBytes::from(vec![7; 2 * SECTOR as usize]);
         let sectors = |at| -> Vec<u8> {
-            patched(&chunk, 10, Sector::new(at), &record)
+            patched_chunk(&chunk, 10, Sector::new(at), &record)
                 .chunks(SECTOR as usize)
                 .map(|sector| sector[0])
                 .collect()

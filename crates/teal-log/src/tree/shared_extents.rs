@@ -20,13 +20,13 @@
 
 mod items;
 
-use self::items::{Change, SharedExtentItems, damaged, id_value};
+use self::items::{ItemChange, SharedExtentItems, id_value, table_damaged};
 use crate::error::StoreError;
-use crate::format::extent::{Extent, Mapped, SHARED_IDS, Slice};
+use crate::format::extent::{Extent, MappedExtent, SHARED_IDS, SharedSlice};
 use crate::format::page::{PagePtr, STORE_WIDE, TreeKind};
 use crate::format::shared::{LAST_ID, SharedExtent, place_key};
 use crate::seeded::{Bug, bug};
-use crate::tree::freed::Freed;
+use crate::tree::freed::FreedSpace;
 use crate::tree::page_bounds::PAGE;
 use crate::tree::{PageSource, Tree};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -116,12 +116,12 @@ impl SharedTable {
     }
 
     /// Returns what the next checkpoint writes of the table, and of what is moving, at most.
-    pub(crate) fn takes(&self) -> u64 {
+    pub(crate) fn bytes_taken(&self) -> u64 {
         self.takes.load(Relaxed) + self.mem_pages() as u64 * PAGE
     }
 
     /// Returns what is moving takes of it.
-    pub(crate) fn moving_takes(&self) -> u64 {
+    pub(crate) fn moving_bytes(&self) -> u64 {
         self.moving_takes.load(Relaxed)
     }
 
@@ -131,13 +131,13 @@ impl SharedTable {
     }
 
     /// After a change: brings what is known from outside of the lock up to date.
-    pub(crate) fn note(&self, table: &SharedExtentItems) {
+    pub(crate) fn publish_totals(&self, table: &SharedExtentItems) {
         let waiting = if table.moved.is_empty() {
             0
         } else {
             table.moved.len() / 4 + 4
         };
-        let before = self.takes();
+        let before = self.bytes_taken();
         self.mem_pages
             .store(table.tree.mem_pages() + waiting, Relaxed);
         let moving = table
@@ -149,25 +149,25 @@ impl SharedTable {
         self.takes
             .store(table.changed.len() as u64 * ITEM_TAKES + moving, Relaxed);
         self.growth
-            .fetch_add(self.takes() as i64 - before as i64, Relaxed);
+            .fetch_add(self.bytes_taken() as i64 - before as i64, Relaxed);
         self.is_used.store(!table.tree.is_empty(), Relaxed);
     }
 
     /// Returns what a part of a shared extent is on the disk.
-    pub(crate) fn resolve(
+    pub(crate) fn resolve_slice(
         &self,
         src: &dyn PageSource,
         no: ObjectNo,
-        slice: &Slice,
+        slice: &SharedSlice,
     ) -> Result<Extent, StoreError> {
         let shared = self
             .table
             .read()
             .get(src, slice.id)?
-            .ok_or_else(|| damaged(Some(no)))?;
+            .ok_or_else(|| table_damaged(Some(no)))?;
         let (first, blocks) = (u64::from(slice.first), u64::from(slice.blocks));
         if first + blocks > shared.extent.blocks() {
-            return Err(damaged(Some(no)));
+            return Err(table_damaged(Some(no)));
         }
         let part = shared.extent.slice(first, blocks);
         if part.stored == slice.stored {
@@ -176,7 +176,7 @@ impl SharedTable {
                 ..part
             })
         } else {
-            Err(damaged(Some(no)))
+            Err(table_damaged(Some(no)))
         }
     }
 
@@ -185,29 +185,29 @@ impl SharedTable {
         &self,
         src: &dyn PageSource,
         no: ObjectNo,
-        part: Mapped,
+        part: MappedExtent,
     ) -> Result<Extent, StoreError> {
         match part {
-            Mapped::Own(extent) => Ok(extent),
-            Mapped::Shared(slice) => self.resolve(src, no, &slice),
+            MappedExtent::Own(extent) => Ok(extent),
+            MappedExtent::Shared(slice) => self.resolve_slice(src, no, &slice),
         }
     }
 
     /// Returns whether one more may refer to a shared extent; warms it.
     pub(crate) fn takes_more(&self, src: &dyn PageSource, id: u64) -> Result<bool, StoreError> {
         self.warm(src, id)?;
-        Ok(self.table.read().known(src, id)?.count < SHARES_MAX)
+        Ok(self.table.read().get_known(src, id)?.count < SHARES_MAX)
     }
 
     /// Makes sure that changing this count, to nothing too, does no I/O.
     pub(crate) fn warm(&self, src: &dyn PageSource, id: u64) -> Result<(), StoreError> {
         let mut table = self.table.write();
-        let place = place_key(table.known(src, id)?.extent.addr);
+        let place = place_key(table.get_known(src, id)?.extent.addr);
         table.tree.warm(src, id, id)?;
         if !table.moved.contains_key(&place) {
             table.tree.warm(src, place, place)?;
         }
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(())
     }
 
@@ -228,13 +228,13 @@ impl SharedTable {
         for key in addrs.iter().map(|addr| place_key(*addr)) {
             table.tree.warm(src, key, key)?;
         }
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(true)
     }
 
     /// Takes in an extent to which this many refer. After [`warm_new`](Self::warm_new) it does no
     /// I/O. The caller counts it as live.
-    pub(crate) fn add(
+    pub(crate) fn add_extent(
         &self,
         src: &dyn PageSource,
         extent: Extent,
@@ -243,16 +243,16 @@ impl SharedTable {
         let mut table = self.table.write();
         let id = table.next_id(src)?;
         assert!(id < SHARED_IDS, "warm_new found ids");
-        table.set(src, id, &SharedExtent { count, extent })?;
+        table.set_item(src, id, &SharedExtent { count, extent })?;
         table.next = Some(id + 1);
         table.changed.insert(
             id,
-            Change {
+            ItemChange {
                 is_new: true,
                 is_gone: false,
             },
         );
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(id)
     }
 
@@ -260,27 +260,27 @@ impl SharedTable {
     ///
     /// # Errors
     /// Only for what was not warmed, or in a table that contradicts the files.
-    pub(crate) fn change(
+    pub(crate) fn change_count(
         &self,
         src: &dyn PageSource,
         id: u64,
         more: i32,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
         let mut table = self.table.write();
-        let mut shared = table.known(src, id)?;
+        let mut shared = table.get_known(src, id)?;
         let count = shared
             .count
             .checked_add_signed(more)
-            .ok_or_else(|| damaged(None))?;
+            .ok_or_else(|| table_damaged(None))?;
         if count > u32::from(more < 0 && bug(Bug::SharedFreedEarly)) {
             shared.count = count;
             table.tree.insert(src, id, &shared.encode())?;
             table.changed.entry(id).or_default();
         } else {
-            table.remove(src, id, &shared.extent)?;
+            table.remove_item(src, id, &shared.extent)?;
             table.moving.remove(&id);
-            freed.push(Freed::extent(&shared.extent.into()));
+            freed.push(FreedSpace::of_extent(&shared.extent.into()));
             let change = table.changed.entry(id).or_default();
             change.is_gone = true;
             if change.is_new {
@@ -288,25 +288,25 @@ impl SharedTable {
             }
         }
         table.pages_freed(freed);
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(())
     }
 
     /// Does what a batch said, again. Returns what lives from now on; `None` when the batch
     /// contradicts the table.
-    pub(crate) fn redo(
+    pub(crate) fn redo_change(
         &self,
         src: &dyn PageSource,
         id: u64,
         what: &SharedChange,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<Option<Option<Extent>>, StoreError> {
         let mut table = self.table.write();
         let mut lives = None;
         match what {
             SharedChange::Set(shared) => {
-                let old = table.set(src, id, shared)?;
-                freed.extend(old.map(|old| Freed::extent(&old.into())));
+                let old = table.set_item(src, id, shared)?;
+                freed.extend(old.map(|old| FreedSpace::of_extent(&old.into())));
                 lives = Some(shared.extent.clone());
             }
             SharedChange::Count(count) => {
@@ -327,17 +327,17 @@ impl SharedTable {
                 let Some(shared) = table.get(src, id)? else {
                     return Ok(None);
                 };
-                table.remove(src, id, &shared.extent)?;
-                freed.push(Freed::extent(&shared.extent.into()));
+                table.remove_item(src, id, &shared.extent)?;
+                freed.push(FreedSpace::of_extent(&shared.extent.into()));
             }
         }
         table.pages_freed(freed);
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(Some(lives))
     }
 
     /// The shared extents that lie in a stretch of the disk.
-    pub(crate) fn within(
+    pub(crate) fn extents_within(
         &self,
         src: &dyn PageSource,
         from: Sector,
@@ -348,12 +348,12 @@ impl SharedTable {
         let mut ids: Vec<u64> = table.moved.range(low..=high).map(|(_, id)| *id).collect();
         table.tree.range(src, low, high, &mut |_, value| {
             ids.push(u64::from_le_bytes(
-                value.try_into().map_err(|_| damaged(None))?,
+                value.try_into().map_err(|_| table_damaged(None))?,
             ));
             Ok(ControlFlow::Continue(()))
         })?;
         ids.into_iter()
-            .map(|id| Ok((id, table.known(src, id)?.extent)))
+            .map(|id| Ok((id, table.get_known(src, id)?.extent)))
             .collect()
     }
 
@@ -372,7 +372,7 @@ impl SharedTable {
             .get(src, id)?
             .is_some_and(|shared| shared.extent.addr == at);
         let is_new = is_here && table.moving.insert(id, content).is_none();
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(is_new)
     }
 
@@ -383,10 +383,10 @@ impl SharedTable {
     ) -> Result<Vec<(u64, SharedExtent, Vec<u8>)>, StoreError> {
         let mut table = self.table.write();
         let moving = std::mem::take(&mut table.moving);
-        self.note(&table);
+        self.publish_totals(&table);
         moving
             .into_iter()
-            .map(|(id, content)| Ok((id, table.known(src, id)?, content)))
+            .map(|(id, content)| Ok((id, table.get_known(src, id)?, content)))
             .collect()
     }
 
@@ -396,17 +396,17 @@ impl SharedTable {
         src: &dyn PageSource,
         id: u64,
         shared: &SharedExtent,
-        freed: &mut Vec<Freed>,
+        freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
         let mut table = self.table.write();
-        let old = table.known(src, id)?.extent;
+        let old = table.get_known(src, id)?.extent;
         table.tree.insert(src, id, &shared.encode())?;
         table.forget_place(src, old.addr)?;
         table.moved.insert(place_key(shared.extent.addr), id);
         table.changed.remove(&id);
-        freed.push(Freed::extent(&old.into()));
+        freed.push(FreedSpace::of_extent(&old.into()));
         table.pages_freed(freed);
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(())
     }
 
@@ -417,12 +417,12 @@ impl SharedTable {
     ) -> Result<Vec<(u64, SharedChange)>, StoreError> {
         let mut table = self.table.write();
         let changed = std::mem::take(&mut table.changed);
-        self.note(&table);
-        let of = |(id, change): (u64, Change)| {
+        self.publish_totals(&table);
+        let of = |(id, change): (u64, ItemChange)| {
             if change.is_gone {
                 return Ok((id, SharedChange::Gone));
             }
-            let shared = table.known(src, id)?;
+            let shared = table.get_known(src, id)?;
             Ok((
                 id,
                 if change.is_new {
@@ -442,7 +442,7 @@ impl SharedTable {
             table.tree.insert(src, key, &id_value(id))?;
             table.moved.remove(&key);
         }
-        self.note(&table);
+        self.publish_totals(&table);
         Ok(())
     }
 }

@@ -25,19 +25,19 @@ struct Pages {
 }
 
 impl PageSource for Pages {
-    fn load(&self, ptr: PagePtr, want: Expect) -> Result<Arc<Node>, StoreError> {
+    fn load_page(&self, ptr: PagePtr, want: ExpectedPage) -> Result<Arc<Node>, StoreError> {
         self.loads.set(self.loads.get() + 1);
         if let Some(left) = self.budget.get() {
             self.budget.set(Some(
                 left.checked_sub(1)
-                    .ok_or_else(|| want.damaged(ptr.addr()))?,
+                    .ok_or_else(|| want.damaged_at(ptr.addr()))?,
             ));
         }
         let stored = self.stored.borrow();
         let page = stored
             .get(&ptr.addr())
             .filter(|page| ptr.matches(page))
-            .ok_or_else(|| want.damaged(ptr.addr()))?;
+            .ok_or_else(|| want.damaged_at(ptr.addr()))?;
         Node::decode(page, ptr.addr(), want).map(Arc::new)
     }
 }
@@ -87,7 +87,7 @@ fn content(tree: &Tree, src: &Pages) -> Vec<(u64, Vec<u8>)> {
 
 fn live(tree: &Tree, src: &Pages) -> BTreeSet<Sector> {
     let mut found = BTreeSet::new();
-    tree.walk(
+    tree.walk_nodes(
         src,
         &mut |page, _| {
             assert!(
@@ -112,7 +112,7 @@ fn check_shape(tree: &Tree, src: &Pages) {
     ) -> usize {
         let (node, owned) = match child {
             Child::Mem(node) => (Arc::new((**node).clone()), 1),
-            Child::Disk(ptr) => (src.load(*ptr, tree.expect(level)).unwrap(), 0),
+            Child::Disk(ptr) => (src.load_page(*ptr, tree.expected_page(level)).unwrap(), 0),
         };
         assert!(
             !node.is_empty()
@@ -120,8 +120,8 @@ fn check_shape(tree: &Tree, src: &Pages) {
                 && level.is_none_or(|level| level == node.level)
         );
         assert!(node.first_key() >= low);
-        let Items::Inner(items) = &node.items else {
-            let Items::Leaf(items) = &node.items else {
+        let NodeItems::Inner(items) = &node.items else {
+            let NodeItems::Leaf(items) = &node.items else {
                 unreachable!()
             };
             assert!(
@@ -553,7 +553,7 @@ fn a_walk_goes_on_beside_a_damaged_page() {
     let pages = src.fold(&mut tree);
     src.stored.borrow_mut().get_mut(&pages[2].1.addr()).unwrap()[100] ^= 4;
     let (mut seen, mut errors) = (0, Vec::new());
-    tree.walk(&src, &mut |_, _| seen += 1, &mut |ptr, error| {
+    tree.walk_nodes(&src, &mut |_, _| seen += 1, &mut |ptr, error| {
         errors.push((ptr, error.to_string()))
     });
     assert_eq!(seen, pages.len() - 1);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Settings, Store};
+use teal_log::{Cost, Counts, MkfsOptions, NewObject, OpenOptions, Store, StoreSettings};
+use teal_types::limits::TARGET_MAX;
 use teal_types::{FileType, Name, ObjectNo};
 
 fn store() -> Arc<Store> {
@@ -22,10 +23,10 @@ fn store() -> Arc<Store> {
 /// Returns what making a file of this size and committing it costs, once the store has been written
 /// to.
 fn create(store: &Store, name: &str, bytes: usize) -> Counts {
-    let before = store.counts();
+    let before = store.counter_values();
     let op = store.begin(Cost::names(2)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -41,7 +42,7 @@ fn create(store: &Store, name: &str, bytes: usize) -> Counts {
     drop(locked);
     drop(op);
     store.commit().unwrap();
-    let mut spent = store.counts();
+    let mut spent = store.counter_values();
     spent.writes -= before.writes;
     spent.barriers -= before.barriers;
     spent.bytes_written -= before.bytes_written;
@@ -76,14 +77,14 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
     let store = store();
     create(&store, "first", 1);
     let settings = store.settings();
-    store.set_settings(Settings {
+    store.set_settings(StoreSettings {
         batch_bytes: 1 << 20,
         ..settings
     });
-    let before = store.counts();
+    let before = store.counter_values();
     let op = store.begin(Cost::write(2 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -99,12 +100,12 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
     drop(locked);
     drop(op);
     store.tick().unwrap();
-    let written = store.counts();
+    let written = store.counter_values();
     assert!(written.bytes_written - before.bytes_written > 2 << 20 && store.is_dirty());
     assert_eq!(written.barriers, before.barriers);
     store.commit().unwrap();
     store.commit().unwrap();
-    let durable = store.counts();
+    let durable = store.counter_values();
     assert!(!store.is_dirty());
     assert_eq!(
         (
@@ -133,7 +134,7 @@ fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
         files.push(no);
         sizes.push(5000);
     }
-    let before = store.counts().reads;
+    let before = store.counter_values().reads;
     for round in 0..3_u8 {
         for at in (0..files.len()).rev() {
             let (no, size) = (files[at], sizes[at]);
@@ -151,7 +152,7 @@ fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
             assert_eq!(store.read(no, size, 700).unwrap(), [round; 700]);
         }
     }
-    assert_eq!(store.counts().reads - before, 0);
+    assert_eq!(store.counter_values().reads - before, 0);
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn what_only_a_header_parts_is_read_at_once() {
     let store = store();
     let op = store.begin(Cost::write(4 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -177,10 +178,10 @@ fn what_only_a_header_parts_is_read_at_once() {
     drop(op);
     store.checkpoint().unwrap();
     store.read(no, 0, 1).unwrap();
-    let before = store.counts().reads;
+    let before = store.counter_values().reads;
     let parts = store.read_parts(no, 1 << 20, 1 << 20).unwrap();
     assert_eq!(
-        store.counts().reads - before,
+        store.counter_values().reads - before,
         1,
         "of a range that more than one segment holds"
     );
@@ -192,11 +193,11 @@ fn nothing_to_commit_costs_nothing() {
     let store = store();
     create(&store, "first", 1);
     store.checkpoint().unwrap();
-    let before = store.counts();
+    let before = store.counter_values();
     store.commit().unwrap();
     store.checkpoint().unwrap();
     assert_eq!(store.tick().unwrap(), None, "nothing is due");
-    let after = store.counts();
+    let after = store.counter_values();
     assert_eq!(
         (after.writes, after.barriers, after.reads),
         (before.writes, before.barriers, before.reads)
@@ -207,10 +208,10 @@ fn nothing_to_commit_costs_nothing() {
 fn what_comes_and_goes_within_a_batch_is_never_written() {
     let store = store();
     create(&store, "first", 1);
-    let before = store.counts().bytes_data;
+    let before = store.counter_values().bytes_data;
     let op = store.begin(Cost::write(1 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     let no = locked.create(NewObject {
         kind: FileType::File,
         perm: 0o644,
@@ -223,9 +224,51 @@ fn what_comes_and_goes_within_a_batch_is_never_written() {
     locked.insert_entry(ObjectNo::ROOT, &name, no).unwrap();
     locked.write(no, 0, &vec![7; 1 << 20]).unwrap();
     locked.remove_entry(ObjectNo::ROOT, &name).unwrap();
-    locked.free(no).unwrap();
+    locked.free_object(no).unwrap();
     drop(locked);
     drop(op);
     store.commit().unwrap();
-    assert_eq!(store.counts().bytes_data, before);
+    assert_eq!(store.counter_values().bytes_data, before);
+}
+
+/// Makes a symbolic link in the root whose target has so many bytes.
+fn symlink(store: &Store, target: usize) -> ObjectNo {
+    let op = store.begin(Cost::create()).unwrap();
+    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
+    let no = locked.create(NewObject {
+        kind: FileType::Symlink,
+        perm: 0o777,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now: SystemClock.civil_time(),
+    });
+    locked.set_target(no, &vec![b't'; target]);
+    let name = Name::new(b"link").unwrap();
+    locked.insert_entry(ObjectNo::ROOT, &name, no).unwrap();
+    no
+}
+
+/// The target of a symbolic link lies in its record, which an operation writes twice, and as much
+/// may stay unused. An operation that takes more than its cost panics when it ends.
+#[test]
+fn the_cost_of_an_attribute_holds_for_the_longest_symbolic_link() {
+    let store = store();
+    let link = symlink(&store, TARGET_MAX);
+    store.commit().unwrap();
+    for len in [0, 10, 1400, 9000, 60_000] {
+        let name = format!("user.{len}").into_bytes();
+        let head = store.head_bytes(link).unwrap();
+        let cost = Cost::set_xattr((name.len() + len) as u64).with_head(head);
+        let op = store.begin(cost).unwrap();
+        let mut locked = op.lock(&[link]).unwrap();
+        locked.set_xattr(link, &name, Some(&vec![7; len])).unwrap();
+        drop(locked);
+        drop(op);
+        store.commit().unwrap();
+    }
+    assert_eq!(
+        store.xattr(link, b"user.60000").unwrap().unwrap().len(),
+        60_000
+    );
 }

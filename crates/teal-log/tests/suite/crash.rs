@@ -9,7 +9,7 @@ use crate::explore::{Effort, Explorer, assert_checked, begun, shape};
 use crate::life::{Life, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use teal_testkit::Policy;
+use teal_testkit::CrashPolicy;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| {
@@ -29,7 +29,7 @@ fn filled(life: &mut Life, free: u64) {
         life.ending(|store| store.tick().map(drop)).unwrap();
     }
     life.commit().unwrap();
-    life.note.restart();
+    life.note.restart_trace();
     life.batches = BTreeMap::from([(0, life.model.clone())]);
     life.ops = 0;
 }
@@ -87,7 +87,7 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
     let only = std::env::var("TEAL_CRASH_EPISODE")
         .ok()
         .map(|text| text.parse::<u64>().unwrap());
-    let policy = Policy {
+    let policy = CrashPolicy {
         exhaustive: 5,
         random: 24,
         unreadable: true,

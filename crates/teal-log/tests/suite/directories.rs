@@ -30,14 +30,14 @@ fn check(store: &Store) {
 /// Runs `step` for every name, with a checkpoint after each [`STEP`] of them; bytes of pages
 /// written for each name.
 fn pages(store: &Store, mut step: impl FnMut(&Store, usize)) -> u64 {
-    let before = store.counts().bytes_pages;
+    let before = store.counter_values().bytes_pages;
     for n in 0..NAMES {
         step(store, n);
         if n % STEP == STEP - 1 {
             store.checkpoint().unwrap();
         }
     }
-    (store.counts().bytes_pages - before) / NAMES as u64
+    (store.counter_values().bytes_pages - before) / NAMES as u64
 }
 
 fn make(store: &Store, n: usize) {
@@ -60,7 +60,7 @@ fn remove(store: &Store, n: usize) {
     let op = store.begin(Cost::unlink()).unwrap();
     let mut locked = op.lock(&[DIR, no]).unwrap();
     locked.remove_entry(DIR, &name(n)).unwrap();
-    locked.free(no).unwrap();
+    locked.free_object(no).unwrap();
 }
 
 fn listed(store: &Store) -> usize {

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape};
-use teal_log::{CheckOptions, MkfsOptions, Severity, Space, Store};
+use teal_log::{CheckOptions, MkfsOptions, Severity, SpaceStatus, Store};
 use teal_testkit::{
-    Event, Image, Policy, RecordingDisk, Rng, SeededEntropy, SimClock, Trace, Walk,
+    CrashImage, CrashPolicy, CrashWalk, DiskEvent, DiskTrace, RecordingDisk, Rng, SeededEntropy,
+    SimClock,
 };
 use teal_types::SECTOR;
 
@@ -49,7 +50,7 @@ impl Tally {
 /// How much to look at.
 #[derive(Debug, Clone)]
 pub(crate) struct Effort {
-    pub(crate) policy: Policy,
+    pub(crate) policy: CrashPolicy,
     /// One image in this many is lived on with.
     pub(crate) second_life: u64,
     /// One second life in this many is crashed, too.
@@ -82,7 +83,7 @@ pub(crate) fn made(shape: DiskShape, seed: u64) -> (RecordingDisk, SimClock) {
         &name,
     )
     .unwrap();
-    disk.restart();
+    disk.restart_trace();
     (disk, clock)
 }
 
@@ -115,7 +116,7 @@ const ASIDE_FOR_BATCH: u64 = 10 * 2 * 4096;
 /// Compares what a store said of its space when it had looked at no object, against what it says
 /// now that it has looked at all: it promised no more than there is, and not much less: `redone`
 /// batches wait to be looked at.
-fn sums_held(first: &Space, now: &Space, redone: u64) -> Result<(), String> {
+fn sums_held(first: &SpaceStatus, now: &SpaceStatus, redone: u64) -> Result<(), String> {
     // Pages that the first life had taken into memory without need, and what is set aside until all
     // is known: two pages for each change.
     let (pages, aside) = (64 << 10, (256 << 10).max(redone * ASIDE_FOR_BATCH));
@@ -141,13 +142,13 @@ pub(crate) struct Allowed<'a> {
 
 impl<'a> Allowed<'a> {
     pub(crate) fn at(
-        trace: &Trace,
+        trace: &DiskTrace,
         point: usize,
         batches: &'a BTreeMap<u64, Model>,
         base: u64,
     ) -> Self {
         let (mut promised, mut submitted) = (base, base);
-        for mark in trace.marks(point) {
+        for mark in trace.marks_before(point) {
             if mark % 2 == 1 {
                 promised = mark / 2
             } else {
@@ -212,7 +213,7 @@ impl Explorer {
 
     fn explore_trace(
         &mut self,
-        trace: &Trace,
+        trace: &DiskTrace,
         batches: &BTreeMap<u64, Model>,
         base: u64,
         clock: &SimClock,
@@ -220,11 +221,11 @@ impl Explorer {
         is_first: bool,
     ) {
         let mut rng = self.rng.fork();
-        let mut walk = Walk::new(trace);
-        for point in trace.points() {
-            while walk.point() < point && walk.step().is_some() {}
+        let mut walk = CrashWalk::new(trace);
+        for point in trace.crash_points() {
+            while walk.point() < point && walk.apply_next().is_some() {}
             let allowed = Allowed::at(trace, point, batches, base);
-            for image in walk.images(&mut rng, &self.effort.policy.clone()) {
+            for image in walk.crash_images(&mut rng, &self.effort.policy.clone()) {
                 if self.is_done() {
                     return;
                 }
@@ -250,12 +251,12 @@ impl Explorer {
 
     fn look(
         &mut self,
-        image: &Image,
+        image: &CrashImage,
         allowed: &Allowed<'_>,
         clock: &SimClock,
         is_first: bool,
     ) -> Result<(), String> {
-        let clock = SimClock::new(teal_env::Clock::civil(clock));
+        let clock = SimClock::new(teal_env::Clock::civil_time(clock));
         // One fault at a time.
         let has_lost = is_first && image.unreadable.is_none() && self.rng.below(16) == 0;
         if has_lost {
@@ -286,7 +287,7 @@ impl Explorer {
 
     /// Flips a bit of both anchors of the newest checkpoint, as decay does; what was durable then
     /// must come from the one before.
-    pub(crate) fn lose_newest_anchor(&mut self, image: &Image) {
+    pub(crate) fn lose_newest_anchor(&mut self, image: &CrashImage) {
         let Ok(sb) = teal_log::read_superblock(&image.disk) else {
             return;
         };
@@ -324,7 +325,7 @@ impl Explorer {
 
     fn live_on(
         &mut self,
-        image: &Image,
+        image: &CrashImage,
         store: Arc<Store>,
         clock: SimClock,
         model: &Model,
@@ -332,7 +333,7 @@ impl Explorer {
         is_first: bool,
     ) -> Result<(), String> {
         self.tally.second_lives += 1;
-        image.disk.restart();
+        image.disk.restart_trace();
         let plan = Plan {
             heavy: 0.02,
             spare: 1 << 20,
@@ -359,7 +360,7 @@ impl Explorer {
         if is_first && self.rng.below(self.effort.second_crash) == 0 {
             self.tally.second_crashes += 1;
             let trace = image.disk.trace();
-            let small = Policy {
+            let small = CrashPolicy {
                 exhaustive: 3,
                 random: 4,
                 unreadable: true,
@@ -376,34 +377,34 @@ impl Explorer {
     /// power cut.
     pub(crate) fn kill_and_cut(&mut self, life: &Life, name: &str) {
         let trace = life.note.trace();
-        let mut walk = Walk::new(&trace);
+        let mut walk = CrashWalk::new(&trace);
         let mut rng = self.rng.fork();
-        let nothing = Policy {
+        let nothing = CrashPolicy {
             exhaustive: 0,
             random: 0,
             unreadable: false,
         };
-        let mut pending: Vec<&Event> = Vec::new();
+        let mut pending: Vec<&DiskEvent> = Vec::new();
         let mut turn = 0_u64;
-        for point in trace.points() {
+        for point in trace.crash_points() {
             while walk.point() < point {
-                match walk.step() {
-                    Some(Event::Sync) => pending.clear(),
+                match walk.apply_next() {
+                    Some(DiskEvent::Sync) => pending.clear(),
                     Some(event) => pending.push(event),
                     None => break,
                 }
             }
-            if pending.iter().all(|e| matches!(e, Event::Mark(_))) || self.is_done() {
+            if pending.iter().all(|e| matches!(e, DiskEvent::Mark(_))) || self.is_done() {
                 continue;
             }
             turn += 1;
             if !turn.is_multiple_of(3) {
                 continue;
             }
-            let Some(image) = walk.images(&mut rng, &nothing).next() else {
+            let Some(image) = walk.crash_images(&mut rng, &nothing).next() else {
                 continue;
             };
-            image.disk.restart();
+            image.disk.restart_trace();
             for event in &pending {
                 replay(&image.disk, event);
             }
@@ -417,12 +418,12 @@ impl Explorer {
 
     fn killed(
         &mut self,
-        image: &Image,
+        image: &CrashImage,
         allowed: &Allowed<'_>,
         clock: &SimClock,
     ) -> Result<(), String> {
         self.tally.kills += 1;
-        let clock = SimClock::new(teal_env::Clock::civil(clock));
+        let clock = SimClock::new(teal_env::Clock::civil_time(clock));
         let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
         let store = open(&disk, &clock).map_err(|e| format!("open: {e}"))?;
         let (_, model) = allowed.shown(&store)?;
@@ -442,25 +443,28 @@ impl Explorer {
             plan,
         );
         second.open_anew()?;
-        second.note.mark(crate::life::promised(0));
+        second.note.add_mark(crate::life::promised(0));
         second.run(3).map_err(|e| format!("second life: {e}"))?;
         // Only what happened after the second opening: before it, the first life's promises count.
         let trace = image.disk.trace();
         let opened = trace
             .events()
             .iter()
-            .position(|e| *e == Event::Mark(crate::life::promised(0)));
-        let small = Policy {
+            .position(|e| *e == DiskEvent::Mark(crate::life::promised(0)));
+        let small = CrashPolicy {
             exhaustive: 2,
             random: 3,
             unreadable: false,
         };
-        let mut walk = Walk::new(&trace);
+        let mut walk = CrashWalk::new(&trace);
         let mut rng = self.rng.fork();
-        for point in trace.points().filter(|p| opened.is_some_and(|o| *p > o)) {
-            while walk.point() < point && walk.step().is_some() {}
+        for point in trace
+            .crash_points()
+            .filter(|p| opened.is_some_and(|o| *p > o))
+        {
+            while walk.point() < point && walk.apply_next().is_some() {}
             let allowed = Allowed::at(&trace, point, &second.batches, 0);
-            for image in walk.images(&mut rng, &small) {
+            for image in walk.crash_images(&mut rng, &small) {
                 self.tally.images += 1;
                 self.tally.recoveries += 1;
                 let disk: Arc<dyn Disk> = Arc::new(image.disk.clone());
@@ -475,11 +479,13 @@ impl Explorer {
     }
 }
 
-fn replay(disk: &RecordingDisk, event: &Event) {
+fn replay(disk: &RecordingDisk, event: &DiskEvent) {
     match event {
-        Event::Write { at, data } => disk.write_at(*at, &[std::io::IoSlice::new(data)]).unwrap(),
-        Event::Allocate { at, sectors } => disk.allocate(*at, *sectors).unwrap(),
-        Event::Discard { at, sectors } => disk.discard(*at, *sectors).unwrap(),
-        Event::Sync | Event::SyncFailed | Event::Mark(_) => {}
+        DiskEvent::Write { at, data } => {
+            disk.write_at(*at, &[std::io::IoSlice::new(data)]).unwrap()
+        }
+        DiskEvent::Allocate { at, sectors } => disk.allocate(*at, *sectors).unwrap(),
+        DiskEvent::Discard { at, sectors } => disk.discard(*at, *sectors).unwrap(),
+        DiskEvent::Sync | DiskEvent::SyncFailed | DiskEvent::Mark(_) => {}
     }
 }

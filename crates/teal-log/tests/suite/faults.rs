@@ -6,8 +6,8 @@ use crate::oracle::{Content, Model};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use teal_env::Disk;
-use teal_log::{CheckOptions, OpenError, Store, StoreError};
-use teal_testkit::{Call, FaultDisk, Lasts, Rng};
+use teal_log::{CheckOptions, Store, StoreError, StoreOpenError};
+use teal_testkit::{DiskCall, FaultDisk, FaultDuration, Rng};
 use teal_types::Sector;
 
 const CALM: Plan = Plan {
@@ -36,7 +36,7 @@ fn on_faults(
 
 /// What a store that met a fault must still do: say so, refuse writing, go on reading.
 fn assert_poisoned(life: &mut Life, name: &str) {
-    let before = life.store.counts().writes;
+    let before = life.store.counter_values().writes;
     assert!(
         matches!(life.store.commit(), Err(StoreError::Poisoned)),
         "{name}: a commit after the failure promises something"
@@ -46,7 +46,7 @@ fn assert_poisoned(life: &mut Life, name: &str) {
         "{name}"
     );
     assert_eq!(
-        life.store.counts().writes,
+        life.store.counter_values().writes,
         before,
         "{name}: it goes on writing"
     );
@@ -65,10 +65,10 @@ fn every_call_may_fail_once_and_nothing_promised_is_lost() {
         for nth in 0..calls {
             let name = format!("seed {seed}, call {nth}");
             let (faults, mut life) = on_faults(seed, 512, false);
-            faults.tear();
-            faults.fail_any(nth, Lasts::Once, ErrorKind::Other);
+            faults.tear_writes();
+            faults.fail_any(nth, FaultDuration::Once, ErrorKind::Other);
             let done = life.run(150);
-            faults.heal();
+            faults.clear_faults();
             failed += u64::from(done.is_err());
             if life.store.is_poisoned() {
                 poisoned += 1;
@@ -96,18 +96,18 @@ fn a_failed_sync_is_never_repaired_by_the_next_one() {
         let syncs = {
             let (faults, mut life) = on_faults(seed, 512, false);
             life.run(30).unwrap();
-            faults.calls(Call::Sync)
+            faults.call_count(DiskCall::Sync)
         };
         for nth in 1..syncs {
             let (faults, mut life) = on_faults(seed, 512, false);
-            faults.fail(Call::Sync, nth, Lasts::Once, ErrorKind::Other);
+            faults.fail_nth(DiskCall::Sync, nth, FaultDuration::Once, ErrorKind::Other);
             if life.run(30).is_ok() {
                 continue;
             }
             assert_poisoned(&mut life, "a failed sync");
             let mut explorer = Explorer::new(
                 Effort {
-                    policy: teal_testkit::Policy {
+                    policy: teal_testkit::CrashPolicy {
                         exhaustive: 3,
                         random: 6,
                         unreadable: false,
@@ -133,7 +133,7 @@ fn a_full_host_refuses_operations_and_poisons_nothing() {
             spare: 0,
             batch: 6,
         };
-        faults.budget(4 * 2048);
+        faults.limit_allocation(4 * 2048);
         for _ in 0..6 {
             match life.run(40) {
                 Ok(()) => {}
@@ -149,7 +149,7 @@ fn a_full_host_refuses_operations_and_poisons_nothing() {
             .unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         assert_checked(&life.store, true).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         // With room again it goes on.
-        faults.budget(32 << 11);
+        faults.limit_allocation(32 << 11);
         life.run(20).unwrap();
         life.reopen(true).unwrap();
     }
@@ -239,10 +239,10 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
         let written: Vec<u64> = (0..bytes.len() as u64 / 512)
             .filter(|s| bytes[*s as usize * 512..][..512].iter().any(|b| *b != 0))
             .collect();
-        life.note.restart();
+        life.note.restart_trace();
         let trace = life.note.trace();
         let mut rng = Rng::new(seed);
-        let none = teal_testkit::Policy {
+        let none = teal_testkit::CrashPolicy {
             exhaustive: 0,
             random: 0,
             unreadable: false,
@@ -252,8 +252,8 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
                 continue;
             }
             flips += 1;
-            let image = teal_testkit::Walk::new(&trace)
-                .images(&mut rng.fork(), &none)
+            let image = teal_testkit::CrashWalk::new(&trace)
+                .crash_images(&mut rng.fork(), &none)
                 .next()
                 .unwrap();
             let bit = rng.below(4096) as u32;
@@ -263,7 +263,8 @@ fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
             let store = match open(&disk, &life.clock) {
                 Ok(store) => store,
                 Err(
-                    e @ (OpenError::Lost { .. } | OpenError::Store(StoreError::Corrupt { .. })),
+                    e @ (StoreOpenError::Lost { .. }
+                    | StoreOpenError::Store(StoreError::Corrupt { .. })),
                 ) => {
                     refused += 1;
                     assert!(!e.to_string().is_empty());
@@ -338,16 +339,16 @@ fn an_object_that_cannot_be_brought_up_to_date_is_refused_until_it_can() {
     let (mut refused, mut kept) = (0, 0);
     for seed in 20..32 {
         let (mut faults, mut life) = crashed(seed);
-        let opened = faults.calls(Call::Read);
+        let opened = faults.call_count(DiskCall::Read);
         life.model.differs(&life.store, true).unwrap();
-        let reads = faults.calls(Call::Read) - opened;
+        let reads = faults.call_count(DiskCall::Read) - opened;
         for nth in 0..reads {
             let name = format!("seed {seed}, read {nth}");
             life.open_anew().unwrap();
-            faults.fail(
-                Call::Read,
-                faults.calls(Call::Read) + nth,
-                Lasts::Forever,
+            faults.fail_nth(
+                DiskCall::Read,
+                faults.call_count(DiskCall::Read) + nth,
+                FaultDuration::Forever,
                 ErrorKind::Other,
             );
             // One by one, or all at once.
@@ -356,7 +357,7 @@ fn an_object_that_cannot_be_brought_up_to_date_is_refused_until_it_can() {
             } else {
                 life.store.checkpoint().map_err(|e| e.to_string())
             };
-            faults.heal();
+            faults.clear_faults();
             refused += u64::from(looked.is_err());
             life.model
                 .differs(&life.store, true)

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, Place, Severity, Store,
-    StoreError,
+    CheckOptions, Cost, DiskPlace, MkfsOptions, NewObject, OpenOptions, Severity, Store,
+    StoreError, StoreOpenError,
 };
 use teal_testkit::Rng;
 use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector};
@@ -15,7 +15,7 @@ const FILES: usize = 800;
 /// Flips for each kind of structure: all of its instances, or so many of them.
 const FLIPS: usize = 16;
 
-fn open(disk: &Arc<MemDisk>) -> Result<Arc<Store>, OpenError> {
+fn open(disk: &Arc<MemDisk>) -> Result<Arc<Store>, StoreOpenError> {
     let disk: Arc<dyn Disk> = disk.clone();
     Ok(Store::open(disk, Arc::new(SystemClock), OpenOptions::default())?.0)
 }
@@ -49,7 +49,7 @@ fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
         uid: 0,
         gid: 0,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     };
     for i in 0..FILES {
         let op = store.begin(Cost::names(2)).unwrap();
@@ -145,13 +145,13 @@ fn unreadable(store: &Store, files: &BTreeMap<ObjectNo, usize>, name: &str) -> V
 fn assert_noticed(
     disk: &Arc<MemDisk>,
     files: &BTreeMap<ObjectNo, usize>,
-    place: &Place,
+    place: &DiskPlace,
     bit: u64,
 ) -> bool {
     let name = format!("{} at byte {}, bit {bit}", place.what, place.byte);
     let store = match open(disk) {
         Ok(store) => store,
-        Err(OpenError::Lost { .. }) => {
+        Err(StoreOpenError::Lost { .. }) => {
             // The record of the last checkpoint, which every opening reads whole.
             assert_eq!(place.what, "an inode record", "{name}: it does not open");
             return true;
@@ -212,7 +212,7 @@ fn assert_noticed(
 #[test]
 fn a_flipped_bit_in_every_kind_of_structure_is_noticed() {
     let (disk, files) = filled();
-    let mut kinds: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, Vec<DiskPlace>> = BTreeMap::new();
     for place in open(&disk).unwrap().places() {
         kinds.entry(place.what).or_default().push(place);
     }

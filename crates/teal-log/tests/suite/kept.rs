@@ -5,8 +5,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Problem, SetAttr, Severity, Store,
-    StoreError,
+    AttributeChanges, CheckOptions, CheckProblem, Cost, MkfsOptions, NewObject, OpenOptions,
+    Severity, Store, StoreError,
 };
 use teal_testkit::RecordingDisk;
 use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
@@ -18,7 +18,7 @@ const SHAPE: DiskShape = DiskShape {
     rotational: false,
     sparse: false,
 };
-const PLAIN: SetAttr = SetAttr {
+const PLAIN: AttributeChanges = AttributeChanges {
     perm: None,
     uid: None,
     gid: None,
@@ -74,7 +74,7 @@ fn change(store: &Store, no: ObjectNo) {
     let op = store.begin(Cost::write(0)).unwrap();
     op.lock(&[no]).unwrap().set_attr(
         no,
-        SetAttr {
+        AttributeChanges {
             perm: Some(0o600),
             ..PLAIN
         },
@@ -92,7 +92,7 @@ fn sectors_of(disk: &RecordingDisk, tag: u8) -> Vec<Sector> {
         .collect()
 }
 
-fn problems(store: &Store) -> Vec<Problem> {
+fn problems(store: &Store) -> Vec<CheckProblem> {
     store
         .check(CheckOptions { verify_data: true }, &mut |_| {})
         .problems
@@ -153,7 +153,7 @@ fn what_cannot_be_brought_up_to_date_waits_through_checkpoints_and_stops_nothing
                 matches!(store.attr(no), Err(StoreError::Io { .. })),
                 "life {life}: {no}"
             );
-            let of = |p: &Problem| p.object == Some(no) && p.severity == Severity::Damage;
+            let of = |p: &CheckProblem| p.object == Some(no) && p.severity == Severity::Damage;
             assert!(
                 problems(&store).iter().any(of),
                 "life {life}: check names {no}"
@@ -193,7 +193,7 @@ fn heal(disk: &RecordingDisk, sectors: &[Sector], whole: &[u8]) {
         disk.write_at(
             *at,
             &[IoSlice::new(
-                &whole[at.byte() as usize..][..SECTOR as usize],
+                &whole[at.byte_offset() as usize..][..SECTOR as usize],
             )],
         )
         .unwrap();
@@ -248,4 +248,68 @@ fn what_becomes_readable_while_a_checkpoint_is_made_is_neither_lost_nor_made_twi
         assert_eq!(store.attr(small).unwrap().perm, 0o600, "life {life}");
         assert_eq!(problems(&store), [], "life {life}");
     }
+}
+
+/// Lets `to` hold what `from` holds, without a copy.
+fn share(store: &Store, from: ObjectNo, to: ObjectNo, len: u64) {
+    let mut done = 0;
+    while done < len {
+        let (source, target) = ((from, done), (to, done));
+        let sharing = store.plan_share(source, target, len - done).unwrap();
+        let cost = sharing.cost.and_also(Cost::write(0).with_head(4096));
+        let op = store.begin(cost).unwrap();
+        let mut locked = op.lock(&[from, to]).unwrap();
+        let step = locked.share(source, target, len - done, &sharing);
+        done += step.unwrap();
+    }
+}
+
+/// Content that became shared counts twice in its segment until the file that had it is brought up
+/// to date: a segment full of it then counts more than it is long. If that file waits through a
+/// checkpoint, the usage table on the disk says so, and the store must open all the same.
+#[test]
+fn a_segment_full_of_shared_content_that_waits_is_no_damage() {
+    let disk = RecordingDisk::new(SHAPE);
+    Store::mkfs(
+        Arc::new(disk.clone()),
+        Arc::new(SystemClock),
+        &SystemEntropy,
+        &MkfsOptions::default(),
+    )
+    .unwrap();
+    let store = open(&disk);
+    let content: Vec<u8> = (0..2 << 20).map(|i| (i / 4096 + i % 251) as u8).collect();
+    let source = file(&store, "source", 0xa1, &content);
+    let target = file(&store, "target", 0xa2, b"");
+    store.checkpoint().unwrap();
+    // The log that is read at opening begins behind their records.
+    let other = file(&store, "other", 0xa3, &[2; 100]);
+    store.close().unwrap();
+    drop(store);
+    let bad = sectors_of(&disk, 0xa1);
+    let whole = disk.snapshot();
+    let store = open(&disk);
+    share(&store, source, target, content.len() as u64);
+    store.commit().unwrap();
+    drop(store);
+    bad.iter().for_each(|at| disk.make_unreadable(*at));
+
+    for life in 0..3 {
+        let store = open(&disk);
+        assert!(
+            matches!(store.attr(source), Err(StoreError::Io { .. })),
+            "life {life}: the file that had the content waits"
+        );
+        assert_eq!(
+            store.read(target, 0, content.len()).unwrap(),
+            content,
+            "life {life}"
+        );
+        change(&store, other);
+        store.checkpoint().unwrap();
+    }
+    heal(&disk, &bad, &whole);
+    let store = open(&disk);
+    assert_eq!(store.read(source, 0, content.len()).unwrap(), content);
+    assert_eq!(problems(&store), [], "nothing is counted twice");
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::Disk;
 use teal_log::{
-    Cost, Counts, NewObject, Op, OpenError, OpenOptions, Owner, Purpose, SetAttr, Settings, Store,
-    StoreError,
+    AttributeChanges, Cost, Counts, NewObject, OpenOptions, SpacePurpose, Store, StoreError,
+    StoreOpenError, StoreOperation, StoreOwner, StoreSettings,
 };
 use teal_testkit::{RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
@@ -76,15 +76,15 @@ pub(crate) struct Life {
 
 /// Small steps, so that a short life has checkpoints of every kind.
 pub(crate) fn options() -> OpenOptions {
-    let settings = Settings {
+    let settings = StoreSettings {
         commit_interval: Duration::from_secs(5),
         checkpoint_interval: Duration::from_secs(30),
         checkpoint_bytes: 400_000,
         cached_objects: 256,
         clean_below_percent: 60,
-        ..Settings::default()
+        ..StoreSettings::default()
     };
-    let owner = Owner::new([1; 16], [2; 16], "life");
+    let owner = StoreOwner::new([1; 16], [2; 16], "life");
     OpenOptions {
         settings,
         owner,
@@ -92,7 +92,7 @@ pub(crate) fn options() -> OpenOptions {
     }
 }
 
-pub(crate) fn open(disk: &Arc<dyn Disk>, clock: &SimClock) -> Result<Arc<Store>, OpenError> {
+pub(crate) fn open(disk: &Arc<dyn Disk>, clock: &SimClock) -> Result<Arc<Store>, StoreOpenError> {
     Ok(Store::open(Arc::clone(disk), Arc::new(clock.clone()), options())?.0)
 }
 
@@ -146,7 +146,7 @@ impl Life {
     }
 
     fn count(&mut self, before: &Counts) {
-        let now = self.store.counts();
+        let now = self.store.counter_values();
         self.seen.checkpoints += now.checkpoints - before.checkpoints;
         self.seen.cleaned += now.segments_cleaned - before.segments_cleaned;
         self.seen.commits += now.batches - before.batches;
@@ -160,31 +160,37 @@ impl Life {
         &mut self,
         act: impl FnOnce(&Store) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.note.mark(submitted(self.ops));
+        self.note.add_mark(submitted(self.ops));
         self.batches.insert(self.ops, self.model.clone());
-        let before = self.store.counts();
+        let before = self.store.counter_values();
         let store = Arc::clone(&self.store);
         let done = act(&store);
         self.count(&before);
-        let after = self.store.counts();
+        let after = self.store.counter_values();
         if after.barriers != before.barriers && !self.store.is_poisoned() && !self.store.is_dirty()
         {
-            self.note.mark(promised(self.ops));
+            self.note.add_mark(promised(self.ops));
         }
         self.seen.written += u64::from(after.batches != before.batches && self.store.is_dirty());
         done
     }
 
     /// Starts an operation; `None` when there is no room for it.
-    fn room<'s>(&mut self, store: &'s Store, cost: Cost) -> Result<Option<Op<'s>>, StoreError> {
-        if cost.purpose() != Purpose::Frees && store.space().free < cost.bytes() + self.plan.spare {
+    fn room<'s>(
+        &mut self,
+        store: &'s Store,
+        cost: Cost,
+    ) -> Result<Option<StoreOperation<'s>>, StoreError> {
+        if cost.purpose() != SpacePurpose::Frees
+            && store.space().free < cost.bytes() + self.plan.spare
+        {
             self.seen.refused += 1;
             return Ok(None);
         }
         let is_known = self.batches.contains_key(&self.ops);
-        let batches = store.counts().batches;
+        let batches = store.counter_values().batches;
         let done = self.ending(|_| store.begin(cost));
-        if store.counts().batches == batches && !is_known {
+        if store.counter_values().batches == batches && !is_known {
             self.batches.remove(&self.ops);
         }
         match done {
@@ -284,7 +290,7 @@ impl Life {
         } else {
             0
         };
-        let target_len = 1 + self.rng.index(4000);
+        let target_len = 1 + self.rng.pick_index(4000);
         let target = if kind == FileType::Symlink {
             self.data(target_len)
         } else {
@@ -387,7 +393,7 @@ impl Life {
         let size = self.model.bytes(no).size;
         let heavy = self.rng.chance(self.plan.heavy);
         let len = if heavy {
-            100_000 + self.rng.index(900_000)
+            100_000 + self.rng.pick_index(900_000)
         } else {
             *self.rng.pick(&[1, 7, 500, 2000, 4096, 5000, 30_000])
         };
@@ -432,7 +438,7 @@ impl Life {
             return Ok(false);
         }
         let store = Arc::clone(&self.store);
-        let sharing = store.sharing((from, at), (to, to_at), len)?;
+        let sharing = store.plan_share((from, at), (to, to_at), len)?;
         if sharing.bytes == 0 {
             return Ok(false);
         }
@@ -516,11 +522,11 @@ impl Life {
             self.rng.below(99) as u32,
             self.stamp(),
         );
-        let set = SetAttr {
+        let set = AttributeChanges {
             perm: Some(perm),
             uid: Some(uid),
             mtime: Some(mtime),
-            ..SetAttr::default()
+            ..AttributeChanges::default()
         };
         op.lock(&[no])?.set_attr(no, set);
         op.set_note(no, note.as_deref())?;
@@ -631,7 +637,7 @@ impl Life {
             if keeps {
                 locked.set_orphan(child, true)?
             } else {
-                locked.free(child)?
+                locked.free_object(child)?
             }
         }
         drop(locked);
@@ -703,7 +709,7 @@ impl Life {
                 if keeps {
                     locked.set_orphan(*victim, true)?
                 } else {
-                    locked.free(*victim)?
+                    locked.free_object(*victim)?
                 }
             }
         }
@@ -736,7 +742,7 @@ impl Life {
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
-        op.lock(&[no])?.free(no)?;
+        op.lock(&[no])?.free_object(no)?;
         drop(op);
         self.model.objects.remove(&no);
         Ok(true)
@@ -779,7 +785,7 @@ impl Life {
     pub(crate) fn commit(&mut self) -> Done {
         let done = self.ending(Store::commit);
         if done.is_ok() {
-            self.note.mark(promised(self.ops));
+            self.note.add_mark(promised(self.ops));
         }
         done
     }
@@ -788,7 +794,7 @@ impl Life {
     fn write_out(&mut self) -> Done {
         self.ending(|store| {
             let settings = store.settings();
-            store.set_settings(Settings {
+            store.set_settings(StoreSettings {
                 batch_bytes: 1,
                 ..settings
             });

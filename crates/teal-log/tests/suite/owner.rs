@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use teal_env::{DiskShape, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, OwnedElsewhere, Owner,
-    Store, StoreError,
+    CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, OwnedElsewhere, Store, StoreError,
+    StoreOpenError, StoreOwner,
 };
-use teal_testkit::{Policy, RecordingDisk, Rng, SimClock, Walk};
+use teal_testkit::{CrashPolicy, CrashWalk, RecordingDisk, Rng, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
 const SHAPE: DiskShape = DiskShape {
@@ -17,8 +17,8 @@ const SHAPE: DiskShape = DiskShape {
     sparse: false,
 };
 
-fn machine(number: u8, boot: u8) -> Owner {
-    Owner::new([number; 16], [boot; 16], &format!("machine {number}"))
+fn machine(number: u8, boot: u8) -> StoreOwner {
+    StoreOwner::new([number; 16], [boot; 16], &format!("machine {number}"))
 }
 
 fn made() -> RecordingDisk {
@@ -31,16 +31,16 @@ fn made() -> RecordingDisk {
         &MkfsOptions::default(),
     )
     .unwrap();
-    disk.restart();
+    disk.restart_trace();
     disk
 }
 
-fn open_as(disk: &RecordingDisk, options: OpenOptions) -> Result<Arc<Store>, OpenError> {
+fn open_as(disk: &RecordingDisk, options: OpenOptions) -> Result<Arc<Store>, StoreOpenError> {
     let clock = Arc::new(SimClock::new(Timestamp::new(1_700_000_000, 0)));
     Ok(Store::open(Arc::new(disk.clone()), clock, options)?.0)
 }
 
-fn open(disk: &RecordingDisk, owner: Owner) -> Result<Arc<Store>, OpenError> {
+fn open(disk: &RecordingDisk, owner: StoreOwner) -> Result<Arc<Store>, StoreOpenError> {
     open_as(
         disk,
         OpenOptions {
@@ -76,9 +76,9 @@ fn has(store: &Store, name: &str) -> bool {
 }
 
 #[track_caller]
-fn is_refused(disk: &RecordingDisk, owner: Owner) {
+fn is_refused(disk: &RecordingDisk, owner: StoreOwner) {
     match open(disk, owner) {
-        Err(e @ OpenError::OwnedElsewhere { .. }) => {
+        Err(e @ StoreOpenError::OwnedElsewhere { .. }) => {
             let said = e.to_string();
             assert!(
                 said.contains("machine 1") && said.contains("2023-11-14 22:13 UTC"),
@@ -161,7 +161,7 @@ fn a_store_is_taken_over_only_by_who_says_so_and_carries_the_new_mark() {
     add(&second, "b");
     second.commit().unwrap();
     assert!(
-        matches!(open(&disk, machine(1, 1)), Err(OpenError::OwnedElsewhere { owner, .. }) if owner == machine(2, 2))
+        matches!(open(&disk, machine(1, 1)), Err(StoreOpenError::OwnedElsewhere { owner, .. }) if owner == machine(2, 2))
     );
     second.close().unwrap();
     let store = open(&disk, machine(1, 1)).unwrap();
@@ -194,7 +194,7 @@ fn of_two_machines_that_opened_an_unmarked_store_only_the_first_to_write_writes(
 
 #[test]
 fn the_mark_costs_no_write_and_no_barrier() {
-    let counters = [Owner::default(), machine(1, 1)].map(|owner| {
+    let counters = [StoreOwner::default(), machine(1, 1)].map(|owner| {
         let disk = made();
         let before = disk.counters();
         let store = open(&disk, owner).unwrap();
@@ -224,16 +224,16 @@ fn after_a_power_cut_whatever_was_promised_is_marked_and_the_same_machine_has_it
         } else {
             store.commit().unwrap()
         }
-        disk.mark(n as u64 + 1);
+        disk.add_mark(n as u64 + 1);
     }
-    disk.mark(100);
+    disk.add_mark(100);
     store.close().unwrap();
     let (trace, mut rng) = (disk.trace(), Rng::new(1));
-    let mut walk = Walk::new(&trace);
+    let mut walk = CrashWalk::new(&trace);
     let (mut marked, mut unmarked) = (0, 0);
-    for point in trace.points() {
-        while walk.point() < point && walk.step().is_some() {}
-        let notes: Vec<u64> = trace.marks(point).collect();
+    for point in trace.crash_points() {
+        while walk.point() < point && walk.apply_next().is_some() {}
+        let notes: Vec<u64> = trace.marks_before(point).collect();
         let promised = notes
             .iter()
             .filter(|note| **note < 100)
@@ -241,13 +241,13 @@ fn after_a_power_cut_whatever_was_promised_is_marked_and_the_same_machine_has_it
             .copied()
             .unwrap_or(0);
         let is_ending = notes.contains(&100);
-        for image in walk.images(&mut rng, &Policy::default()) {
+        for image in walk.crash_images(&mut rng, &CrashPolicy::default()) {
             let ours = open(&image.disk, machine(1, 2)).unwrap();
             for name in ["a", "b", "c"].iter().take(promised as usize) {
                 assert!(has(&ours, name), "{image}: {name}");
             }
             match open(&image.disk, machine(2, 2)) {
-                Err(OpenError::OwnedElsewhere { .. }) => marked += 1,
+                Err(StoreOpenError::OwnedElsewhere { .. }) => marked += 1,
                 Ok(_) => {
                     assert!(
                         promised == 0 || is_ending,

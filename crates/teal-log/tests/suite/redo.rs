@@ -4,7 +4,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::{Disk, FileDisk, MemDisk, OpenMode, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenError, OpenOptions, SetAttr, Store,
+    AttributeChanges, CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Store,
+    StoreOpenError,
 };
 use teal_types::{FileType, Name, ObjectNo, Sector, Timestamp};
 
@@ -19,7 +20,7 @@ fn made(disk: &Arc<impl Disk + 'static>) -> Arc<Store> {
     open(disk).unwrap()
 }
 
-fn open(disk: &Arc<impl Disk + 'static>) -> Result<Arc<Store>, OpenError> {
+fn open(disk: &Arc<impl Disk + 'static>) -> Result<Arc<Store>, StoreOpenError> {
     Ok(Store::open(disk.clone(), Arc::new(SystemClock), OpenOptions::default())?.0)
 }
 
@@ -91,16 +92,16 @@ fn opening_reads_no_object_and_then_nothing_until_somebody_asks() {
         let op = store.begin(Cost::write(0)).unwrap();
         op.lock(&[*no]).unwrap().set_attr(
             *no,
-            SetAttr {
+            AttributeChanges {
                 perm: Some(0o600),
-                ..SetAttr::default()
+                ..AttributeChanges::default()
             },
         );
     }
     store.commit().unwrap();
     drop(store);
     let store = open(&disk).unwrap();
-    let reads = || store.counts().reads;
+    let reads = || store.counter_values().reads;
     let opened = reads();
     assert_eq!(store.tick().unwrap(), None);
     assert_eq!(store.space().objects, 3001);
@@ -143,9 +144,9 @@ fn the_first_operation_on_a_large_sparse_store_waits_for_the_host_and_cleans_not
     store.commit().unwrap();
     drop(store);
     let store = open(&disk).unwrap();
-    let before = store.counts();
+    let before = store.counter_values();
     let second = file(&store, "second", &[2; 100]);
-    let spent = store.counts().since(&before);
+    let spent = store.counter_values().since(&before);
     assert_eq!(
         (
             spent.waits,
@@ -183,14 +184,14 @@ fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
     for n in 0..6 {
         file(&store, &format!("{n}"), &content(n));
         store.commit().unwrap();
-        ends.push(store.counts().bytes_written);
+        ends.push(store.counter_values().bytes_written);
     }
     drop(store);
     let reopened = open(&disk).unwrap();
     assert!(
-        reopened.counts().bytes_read < 8 << 20,
+        reopened.counter_values().bytes_read < 8 << 20,
         "{:?}",
-        reopened.counts()
+        reopened.counter_values()
     );
     drop(reopened);
     let mut bytes = vec![0; 8 << 20];
@@ -209,7 +210,7 @@ fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
             .unwrap();
         let opened = open(&disk).map(drop);
         assert!(
-            matches!(opened, Err(OpenError::Lost { .. })),
+            matches!(opened, Err(StoreOpenError::Lost { .. })),
             "without the record at {at}: {opened:?}"
         );
         disk.write_at(Sector::new(*at as u64), &[IoSlice::new(sector)])

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, Settings, Severity, Store,
-    StoreError,
+    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, Severity, Store, StoreError,
+    StoreSettings,
 };
 use teal_types::{FileType, ObjectNo, Sector, Timestamp};
 
@@ -63,7 +63,7 @@ impl Shop {
 
     fn free(&self, no: ObjectNo) {
         let op = self.store.begin(Cost::names(1).freeing()).unwrap();
-        op.lock(&[no]).unwrap().free(no).unwrap();
+        op.lock(&[no]).unwrap().free_object(no).unwrap();
     }
 
     /// All steps of a copy; says how much was shared.
@@ -71,7 +71,7 @@ impl Shop {
         let mut done = 0;
         while done < len {
             let (from, to) = ((from.0, from.1 + done), (to.0, to.1 + done));
-            let sharing = self.store.sharing(from, to, len - done).unwrap();
+            let sharing = self.store.plan_share(from, to, len - done).unwrap();
             if sharing.bytes == 0 {
                 break;
             }
@@ -121,14 +121,14 @@ fn a_copy_costs_no_content_and_lives_by_itself() {
     let data = bytes((8 << 20) + 77, 3);
     shop.write(a, 0, &data);
     shop.store.commit().unwrap();
-    let before = shop.store.counts();
+    let before = shop.store.counter_values();
     assert_eq!(
         shop.share((a, 0), (b, 0), data.len() as u64),
         data.len() as u64
     );
     shop.store.commit().unwrap();
     shop.store.checkpoint().unwrap();
-    let after = shop.store.counts();
+    let after = shop.store.counter_values();
     assert_eq!(
         after.bytes_data, before.bytes_data,
         "no content was written"
@@ -207,14 +207,14 @@ fn the_cleaner_moves_what_is_shared_once_for_all_files() {
     gone.into_iter().for_each(|no| shop.free(no));
     shop.store.checkpoint().unwrap();
     let before = places(&shop.store);
-    let settings = Settings {
+    let settings = StoreSettings {
         clean_below_percent: 100,
         ..shop.store.settings()
     };
     shop.store.set_settings(settings);
     shop.store.clean(8, 90).unwrap();
     shop.check();
-    let moved = shop.store.counts().bytes_moved;
+    let moved = shop.store.counter_values().bytes_moved;
     assert!(
         (200_000..3_000_000).contains(&moved),
         "{moved} bytes moved for 2.4 MB that five files share"

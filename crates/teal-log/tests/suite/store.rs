@@ -51,7 +51,7 @@ fn create(store: &Store, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo
         uid: 1,
         gid: 2,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     };
     let no = locked.create(new);
     locked.insert_entry(dir, name, no).unwrap();
@@ -187,7 +187,7 @@ fn filling_and_emptying_leaves_the_space_it_found() {
             let op = store.begin(Cost::names(2).freeing()).unwrap();
             let mut locked = op.lock(&[ObjectNo::ROOT, *no]).unwrap();
             locked.remove_entry(ObjectNo::ROOT, &name(i)).unwrap();
-            locked.free(*no).unwrap();
+            locked.free_object(*no).unwrap();
         }
         store.commit().unwrap();
         assert_clean(&store);
@@ -217,7 +217,7 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
         uid: 0,
         gid: 0,
         rdev: 0,
-        now: SystemClock.civil(),
+        now: SystemClock.civil_time(),
     };
     let orphan = locked.create(new);
     locked.set_orphan(orphan, true).unwrap();
@@ -278,17 +278,24 @@ fn the_end_after_a_crash_writes_once_and_the_end_after_an_end_nothing() {
     };
     let (store, recovery) = reopened(&disk);
     assert_eq!(
-        (recovery.clean, recovery.batches, store.counts().writes),
+        (
+            recovery.clean,
+            recovery.batches,
+            store.counter_values().writes
+        ),
         (false, 1, 0)
     );
     store.close().unwrap();
-    assert_eq!(store.counts().checkpoints, 1);
+    assert_eq!(store.counter_values().checkpoints, 1);
     for _ in 0..2 {
         let (store, recovery) = reopened(&disk);
         assert_eq!((recovery.clean, recovery.batches), (true, 0));
         store.close().unwrap();
         assert_eq!(
-            (store.counts().writes, store.counts().checkpoints),
+            (
+                store.counter_values().writes,
+                store.counter_values().checkpoints
+            ),
             (0, 0),
             "nothing has changed"
         );

@@ -1,19 +1,21 @@
-//! What a transaction reads.
+//! The reads of a transaction in memory.
 
-use super::{PartKey, State, Txn, first_name, parts_of};
+use super::{MemoryTables, MemoryTransaction, PartKey, first_name, parts_of};
 use crate::error::Result;
-use crate::meta::Read;
+use crate::meta::ReadTransaction;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
-    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
-use teal_types::{Author, BatchId, BatchNo, ChunkId, CommitSeq, Link, Name, ObjectNo, ReplicaNo};
+use teal_types::{
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo,
+};
 
-/// Before the first commit.
+/// The position before the first commit.
 const ZERO: CommitSeq = CommitSeq::new(0);
 
 fn next(object: ObjectNo) -> ObjectNo {
@@ -24,7 +26,7 @@ fn overlaps(offset: u64, len: u64, range: &Range<u64>) -> bool {
     offset < range.end && offset.saturating_add(len) > range.start
 }
 
-impl<S: Borrow<State>> Read for Txn<S> {
+impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
     fn volume(&self) -> Result<Option<VolumeRow>> {
         Ok(self.state.borrow().volumes.get(&(self.volume, ())).cloned())
     }
@@ -52,7 +54,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
         Ok(ours.map(|((_, object), _)| *object).take(limit).collect())
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         Ok(self
             .state
             .borrow()
@@ -68,7 +70,8 @@ impl<S: Borrow<State>> Read for Txn<S> {
         limit: usize,
     ) -> Result<Vec<(Name, EntryRow)>> {
         let name = after.cloned().unwrap_or_else(first_name);
-        let first = (self.volume, Link { dir, name });
+        let first = (self.volume, HardLink { dir, name });
+        // Without `after` the shortest name itself belongs to the list.
         let first = if after.is_some() {
             Excluded(first)
         } else {
@@ -82,13 +85,13 @@ impl<S: Borrow<State>> Read for Txn<S> {
             .collect())
     }
 
-    fn links(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
         let state = self.state.borrow();
         let first = (
             self.volume,
             (
                 of,
-                Link {
+                HardLink {
                     dir: ObjectNo::new(0),
                     name: first_name(),
                 },
@@ -114,6 +117,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
     }
 
     fn extents(&self, of: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>> {
+        // An extent that covers the beginning starts at most one length before it.
         let first = range.start.saturating_sub(crate::EXTENT_MAX);
         let rows = self
             .state
@@ -160,7 +164,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let range = (self.volume, (link.clone(), ZERO))..=(self.volume, (link.clone(), at));
@@ -170,8 +174,8 @@ impl<S: Borrow<State>> Read for Txn<S> {
             .next_back())
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
-        let none = Link {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
+        let none = HardLink {
             dir: ObjectNo::new(0),
             name: first_name(),
         };
@@ -183,7 +187,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
         let ours = rows.take_while(|((volume, (object, seq, _)), ())| {
             *volume == self.volume && *object == of && *seq <= at
         });
-        let mut links: Vec<Link> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
+        let mut links: Vec<HardLink> = ours.map(|((_, (_, _, link)), ())| link.clone()).collect();
         links.sort_unstable();
         links.dedup();
         Ok(links)
@@ -215,7 +219,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
         ))
     }
 
-    fn tally(&self, dir: ObjectNo) -> Result<Tally> {
+    fn name_tally(&self, dir: ObjectNo) -> Result<NameTally> {
         Ok(self
             .state
             .borrow()
@@ -229,6 +233,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
         let range =
             (self.volume, (of, Vec::new(), ZERO))..(self.volume, (next(of), Vec::new(), ZERO));
         let rows = self.state.borrow().past_xattrs.range(range);
+        // Rows of one name come in the order of commits, so that later ones replace earlier ones.
         let newest: BTreeMap<Vec<u8>, (CommitSeq, Option<Vec<u8>>)> = rows
             .filter(|((_, (_, _, seq)), _)| *seq <= at)
             .map(|((_, (_, name, seq)), value)| (name.clone(), (*seq, value.clone())))
@@ -290,13 +295,14 @@ impl<S: Borrow<State>> Read for Txn<S> {
         Ok(self.state.borrow().commits.get(&(self.volume, of)).copied())
     }
 
-    fn changes(
+    fn visit_changes(
         &self,
         after: CommitSeq,
         to: CommitSeq,
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()> {
         let last = ObjectNo::new(u64::MAX);
+        // An empty range with excluded bounds would panic.
         if after < to {
             let range = (
                 Excluded((self.volume, (after, last))),
@@ -321,13 +327,14 @@ impl<S: Borrow<State>> Read for Txn<S> {
         let first = author.batch(BatchNo::NONE);
         let last = author.batch(BatchNo::new(u64::MAX));
         let range = (self.volume, first)..=(self.volume, last);
+        // Counters grow with commits: the last row within the history is the highest.
         let mut rows = self.state.borrow().batches.range(range).rev();
         Ok(rows
             .find(|(_, row)| row.seq <= to)
             .map_or(BatchNo::NONE, |((_, batch), _)| batch.batch))
     }
 
-    fn staged(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
         let rows = self
             .state
             .borrow()
@@ -403,6 +410,7 @@ impl<S: Borrow<State>> Read for Txn<S> {
             Excluded((self.volume, after)),
             Included((self.volume, u64::MAX)),
         );
+        // A range that excludes the greatest key at its beginning would panic.
         let rows = (after < u64::MAX).then(|| self.state.borrow().conflicts.range(range));
         Ok(rows
             .into_iter()

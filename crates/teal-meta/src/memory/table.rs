@@ -3,27 +3,26 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
-/// Rows by key, and how to take back what has happened since the last durable transaction, oldest
-/// first.
+/// Rows by key, and an undo log of the changes since the last durable transaction, oldest first.
 #[derive(Debug, Clone)]
-pub(super) struct Table<K, V> {
+pub(super) struct UndoTable<K, V> {
     rows: BTreeMap<K, V>,
     undo: Vec<(K, Option<V>)>,
-    /// Where the running transaction begins in it.
-    mark: usize,
+    /// The place in `undo` at which the running transaction begins.
+    transaction_start: usize,
 }
 
-impl<K, V> Default for Table<K, V> {
+impl<K, V> Default for UndoTable<K, V> {
     fn default() -> Self {
         Self {
             rows: BTreeMap::new(),
             undo: Vec::new(),
-            mark: 0,
+            transaction_start: 0,
         }
     }
 }
 
-impl<K: Ord + Clone, V: Clone> Table<K, V> {
+impl<K: Ord + Clone, V: Clone> UndoTable<K, V> {
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.rows.get(key)
     }
@@ -33,26 +32,33 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     ) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.rows.range(range)
     }
-    pub(super) fn all(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.rows.iter()
     }
-    pub(super) fn set(&mut self, key: K, row: Option<V>) {
+    pub(super) fn set_row(&mut self, key: K, row: Option<V>) {
         let old = match row {
             Some(row) => self.rows.insert(key.clone(), row),
             None => self.rows.remove(&key),
         };
+        // The old row is kept until the transaction is durable.
         self.undo.push((key, old));
     }
 
     pub(super) fn begin(&mut self) {
-        self.mark = self.undo.len();
+        self.transaction_start = self.undo.len();
     }
     pub(super) fn make_durable(&mut self) {
         self.undo.clear();
     }
     /// Takes back the running transaction.
     pub(super) fn roll_back(&mut self) {
-        for (key, old) in self.undo.drain(self.mark..).rev() {
+        // The newest change is undone first, so that the oldest row remains.
+        debug_assert!(
+            self.transaction_start <= self.undo.len(),
+            "the log only grows within a \
+            transaction"
+        );
+        for (key, old) in self.undo.drain(self.transaction_start..).rev() {
             match old {
                 Some(old) => self.rows.insert(key, old),
                 None => self.rows.remove(&key),
@@ -61,7 +67,7 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     }
     /// Takes back everything that is not durable.
     pub(super) fn undo(&mut self) {
-        self.mark = 0;
+        self.transaction_start = 0;
         self.roll_back();
     }
 }

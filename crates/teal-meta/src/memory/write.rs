@@ -1,70 +1,76 @@
-//! What a transaction changes.
+//! The changes of a transaction in memory.
 
-use super::{State, Txn, parts_of};
+use super::{MemoryTables, MemoryTransaction, parts_of};
 use crate::error::Result;
-use crate::meta::{Read as _, Write};
+use crate::meta::{ReadTransaction as _, WriteTransaction};
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges,
-    ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
-use teal_types::{BatchId, CommitSeq, Link, ObjectNo, ReplicaNo};
+use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
 
-impl Write for Txn<&mut State> {
+impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
-        self.state.volumes.set((self.volume, ()), Some(row.clone()));
+        self.state
+            .volumes
+            .set_row((self.volume, ()), Some(row.clone()));
         Ok(())
     }
 
     fn put_setting(&mut self, key: &str, value: &[u8]) -> Result<()> {
         self.state
             .settings
-            .set((self.volume, key.to_owned()), Some(value.to_vec()));
+            .set_row((self.volume, key.to_owned()), Some(value.to_vec()));
         Ok(())
     }
 
     fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()> {
-        self.state.objects.set((self.volume, object), row.cloned());
+        self.state
+            .objects
+            .set_row((self.volume, object), row.cloned());
         Ok(())
     }
 
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()> {
         let key = (self.volume, link.clone());
+        // The index by object follows the entries.
         if let Some(old) = self.state.entries.get(&key).copied() {
             self.state
                 .links
-                .set((self.volume, (old.object, link.clone())), None);
+                .set_row((self.volume, (old.object, link.clone())), None);
         }
         if let Some(row) = row {
             self.state
                 .links
-                .set((self.volume, (row.object, link.clone())), Some(()));
+                .set_row((self.volume, (row.object, link.clone())), Some(()));
         }
-        self.state.entries.set(key, row);
+        self.state.entries.set_row(key, row);
         Ok(())
     }
 
     fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()> {
         self.state
             .xattrs
-            .set((self.volume, (object, name.to_vec())), row.cloned());
+            .set_row((self.volume, (object, name.to_vec())), row.cloned());
         Ok(())
     }
 
     fn put_extent(&mut self, object: ObjectNo, extent: &ExtentRow) -> Result<()> {
         self.state
             .extents
-            .set((self.volume, (object, extent.offset)), Some(*extent));
+            .set_row((self.volume, (object, extent.offset)), Some(*extent));
         Ok(())
     }
 
     fn drop_extent(&mut self, object: ObjectNo, offset: u64) -> Result<()> {
         self.state
             .extents
-            .set((self.volume, (object, offset)), None);
+            .set_row((self.volume, (object, offset)), None);
         Ok(())
     }
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
+        // Keys begin with the object: everything up to the next one belongs to it.
         let next = ObjectNo::new(object.get() + 1);
         let extents = self
             .state
@@ -73,7 +79,7 @@ impl Write for Txn<&mut State> {
         let extents: Vec<_> = extents.map(|(key, _)| *key).collect();
         extents
             .into_iter()
-            .for_each(|key| self.state.extents.set(key, None));
+            .for_each(|key| self.state.extents.set_row(key, None));
         let xattrs = (self.volume, (object, Vec::new()))..(self.volume, (next, Vec::new()));
         let xattrs: Vec<_> = self
             .state
@@ -83,7 +89,7 @@ impl Write for Txn<&mut State> {
             .collect();
         xattrs
             .into_iter()
-            .for_each(|key| self.state.xattrs.set(key, None));
+            .for_each(|key| self.state.xattrs.set_row(key, None));
         Ok(())
     }
 
@@ -95,28 +101,28 @@ impl Write for Txn<&mut State> {
     ) -> Result<()> {
         self.state
             .past_objects
-            .set((self.volume, (object, seq)), Some(row.cloned()));
+            .set_row((self.volume, (object, seq)), Some(row.cloned()));
         Ok(())
     }
 
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()> {
         if let Some(object) = object {
             self.state
                 .past_links
-                .set((self.volume, (object, seq, link.clone())), Some(()));
+                .set_row((self.volume, (object, seq, link.clone())), Some(()));
         }
-        self.state.past_names.set(
+        self.state.past_names.set_row(
             (self.volume, (link.dir, seq, link.name.clone())),
             Some(object),
         );
         self.state
             .past_entries
-            .set((self.volume, (link.clone(), seq)), Some(object));
+            .set_row((self.volume, (link.clone(), seq)), Some(object));
         Ok(())
     }
 
@@ -128,12 +134,12 @@ impl Write for Txn<&mut State> {
             .collect();
         self.state
             .snapshots
-            .set((self.volume, (dir, seq)), Some(names));
+            .set_row((self.volume, (dir, seq)), Some(names));
         Ok(())
     }
 
-    fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()> {
-        self.state.tallies.set((self.volume, dir), Some(tally));
+    fn put_tally(&mut self, dir: ObjectNo, tally: NameTally) -> Result<()> {
+        self.state.tallies.set_row((self.volume, dir), Some(tally));
         Ok(())
     }
 
@@ -147,12 +153,12 @@ impl Write for Txn<&mut State> {
         let key = (self.volume, (object, name.to_vec(), seq));
         self.state
             .past_xattrs
-            .set(key, Some(value.map(<[u8]>::to_vec)));
+            .set_row(key, Some(value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
     fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()> {
-        self.state.past_extents.set(
+        self.state.past_extents.set_row(
             (self.volume, (object, extent.seq, extent.offset)),
             Some(*extent),
         );
@@ -160,59 +166,64 @@ impl Write for Txn<&mut State> {
     }
 
     fn add_commit(&mut self, seq: CommitSeq, row: &CommitRow) -> Result<()> {
-        self.state.commits.set((self.volume, seq), Some(*row));
+        self.state.commits.set_row((self.volume, seq), Some(*row));
         Ok(())
     }
 
     fn add_change(&mut self, seq: CommitSeq, object: ObjectNo, ranges: &Ranges) -> Result<()> {
         self.state
             .changes
-            .set((self.volume, (seq, object)), Some(ranges.clone()));
+            .set_row((self.volume, (seq, object)), Some(ranges.clone()));
         Ok(())
     }
 
     fn add_batch(&mut self, batch: BatchId, row: &BatchRow) -> Result<()> {
-        self.state.batches.set((self.volume, batch), Some(*row));
+        self.state.batches.set_row((self.volume, batch), Some(*row));
         Ok(())
     }
 
-    fn stage(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
+    fn stage_part(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
         self.state
             .staged
-            .set((self.volume, (batch, part)), Some(bytes.to_vec()));
+            .set_row((self.volume, (batch, part)), Some(bytes.to_vec()));
         Ok(())
     }
 
     fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
         let range = parts_of(self.volume, batch.replica);
         let parts = self.state.staged.range(range).map(|(key, _)| *key);
+        // Parts of other incarnations can never be committed any more.
         let old: Vec<_> = parts
             .filter(|(_, (of, _))| of.incarnation != batch.incarnation || of.batch <= batch.batch)
             .collect();
         old.into_iter()
-            .for_each(|key| self.state.staged.set(key, None));
+            .for_each(|key| self.state.staged.set_row(key, None));
         Ok(())
     }
 
     fn put_replica(&mut self, replica: ReplicaNo, row: &ReplicaRow) -> Result<()> {
         self.state
             .replicas
-            .set((self.volume, replica), Some(row.clone()));
+            .set_row((self.volume, replica), Some(row.clone()));
         Ok(())
     }
 
     fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()> {
-        self.state.tokens.set((self.volume, *hash), Some(*row));
+        self.state.tokens.set_row((self.volume, *hash), Some(*row));
         Ok(())
     }
 
     fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()> {
-        self.state.leases.set((self.volume, lease), Some(replica));
+        self.state
+            .leases
+            .set_row((self.volume, lease), Some(replica));
         Ok(())
     }
 
     fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()> {
-        self.state.conflicts.set((self.volume, id), row.cloned());
+        self.state
+            .conflicts
+            .set_row((self.volume, id), row.cloned());
         Ok(())
     }
 }

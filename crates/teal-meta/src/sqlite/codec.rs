@@ -8,7 +8,7 @@
 //! commit is the one of the data.
 
 use teal_proto::ConflictKind;
-use teal_types::{Attributes, CommitSeq, FileType, Timestamp};
+use teal_types::{CommitSeq, FileType, ReplicatedAttributes, Timestamp};
 
 use crate::row::{ObjectRow, Ranges};
 
@@ -18,7 +18,7 @@ const APPENDED: u8 = 0x80;
 pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
     let mut out = Vec::with_capacity(99 + row.target.len());
     let is_appended = row.rewritten_seq != row.data_seq;
-    let Attributes {
+    let ReplicatedAttributes {
         perm,
         uid,
         gid,
@@ -27,6 +27,7 @@ pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
         ctime,
         btime,
     } = row.attributes;
+    // The bit is free, since codes of types are below 16.
     out.push(row.kind.code() | if is_appended { APPENDED } else { 0 });
     out.extend(perm.to_le_bytes());
     [uid, gid, rdev]
@@ -47,58 +48,64 @@ pub(super) fn encode_state(row: &ObjectRow) -> Vec<u8> {
     if is_appended {
         out.extend(row.rewritten_seq.get().to_le_bytes());
     }
+    debug_assert!(
+        out.len() == if is_appended { 99 } else { 91 },
+        "the fixed part has its length"
+    );
     out.extend(&row.target);
     out
 }
 
 /// Takes integers off the front.
-struct Reader<'a>(&'a [u8]);
+struct StateReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl StateReader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*head)
     }
-    fn word(&mut self) -> Option<u32> {
+    fn take_u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
-    fn long(&mut self) -> Option<u64> {
+    fn take_u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
-    fn time(&mut self) -> Option<Timestamp> {
+    fn take_time(&mut self) -> Option<Timestamp> {
         let secs = i64::from_le_bytes(self.take()?);
-        Some(Timestamp::new(secs, self.word()?))
+        Some(Timestamp::new(secs, self.take_u32()?))
     }
-    fn seq(&mut self) -> Option<CommitSeq> {
-        self.long().map(CommitSeq::new)
+    fn take_seq(&mut self) -> Option<CommitSeq> {
+        self.take_u64().map(CommitSeq::new)
     }
 }
 
 pub(super) fn decode_state(bytes: &[u8]) -> Option<ObjectRow> {
-    let mut from = Reader(bytes);
+    // The bytes come from a disk: every missing one ends the decoding.
+    let mut from = StateReader(bytes);
     let [code] = from.take()?;
     let mut row = ObjectRow {
         kind: FileType::from_code(code & !APPENDED)?,
-        attributes: Attributes {
+        attributes: ReplicatedAttributes {
             perm: u16::from_le_bytes(from.take()?),
-            uid: from.word()?,
-            gid: from.word()?,
-            rdev: from.word()?,
-            mtime: from.time()?,
-            ctime: from.time()?,
-            btime: from.time()?,
+            uid: from.take_u32()?,
+            gid: from.take_u32()?,
+            rdev: from.take_u32()?,
+            mtime: from.take_time()?,
+            ctime: from.take_time()?,
+            btime: from.take_time()?,
         },
-        attr_seq: from.seq()?,
-        size: from.long()?,
-        data_seq: from.seq()?,
+        attr_seq: from.take_seq()?,
+        size: from.take_u64()?,
+        data_seq: from.take_seq()?,
         rewritten_seq: CommitSeq::new(0),
-        link_seq: from.seq()?,
-        xattr_seq: from.seq()?,
+        link_seq: from.take_seq()?,
+        xattr_seq: from.take_seq()?,
         target: Vec::new(),
     };
+    // Without the bit the content was last written as a whole.
     row.rewritten_seq = if code & APPENDED != 0 {
-        from.seq()?
+        from.take_seq()?
     } else {
         row.data_seq
     };
@@ -115,9 +122,10 @@ pub(super) fn encode_ranges(ranges: &Ranges) -> Option<Vec<u8>> {
 
 /// Bytes that are no ranges mean: anywhere.
 pub(super) fn decode_ranges(bytes: Option<&[u8]>) -> Ranges {
+    // Damaged ranges mean any range: too much is told rather than too little.
     let bytes = bytes.filter(|bytes| bytes.len() % 16 == 0)?;
-    let mut from = Reader(bytes);
-    std::iter::from_fn(|| Some((from.long()?, from.long()?)))
+    let mut from = StateReader(bytes);
+    std::iter::from_fn(|| Some((from.take_u64()?, from.take_u64()?)))
         .map(Some)
         .collect()
 }
@@ -133,7 +141,7 @@ pub(super) const fn kind_code(kind: ConflictKind) -> u8 {
     }
 }
 
-pub(super) const fn kind_of(code: u8) -> Option<ConflictKind> {
+pub(super) const fn kind_from_code(code: u8) -> Option<ConflictKind> {
     Some(match code {
         1 => ConflictKind::Content,
         2 => ConflictKind::Attributes,
@@ -153,7 +161,7 @@ mod tests {
     fn the_bytes_of_a_state_are_pinned() {
         let row = ObjectRow {
             kind: FileType::Symlink,
-            attributes: Attributes {
+            attributes: ReplicatedAttributes {
                 perm: 0o777,
                 uid: 1,
                 gid: 2,
@@ -206,8 +214,8 @@ mod tests {
     #[test]
     fn kinds_of_conflicts_survive_the_way() {
         for code in 1..=6 {
-            assert_eq!(kind_of(code).map(kind_code), Some(code));
+            assert_eq!(kind_from_code(code).map(kind_code), Some(code));
         }
-        assert_eq!((kind_of(0), kind_of(7)), (None, None));
+        assert_eq!((kind_from_code(0), kind_from_code(7)), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! What SQLite says, sorted by what can be done about it.
+//! Sorts the errors of SQLite by the way out of them.
 
 use crate::MetaError;
 use rusqlite::ErrorCode;
@@ -6,27 +6,29 @@ use std::path::Path;
 
 /// The name of the database, for messages.
 #[derive(Debug, Clone)]
-pub(super) struct Names(String);
+pub(super) struct DatabaseName(String);
 
-impl Names {
+impl DatabaseName {
     pub(super) fn new(path: &Path) -> Self {
         Self(path.display().to_string())
     }
 
-    pub(super) fn file(&self) -> &str {
+    pub(super) fn file_name(&self) -> &str {
         &self.0
     }
 
-    pub(super) fn sort(&self, error: rusqlite::Error) -> MetaError {
+    pub(super) fn classify_error(&self, error: rusqlite::Error) -> MetaError {
         use rusqlite::Error::{
             FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType,
         };
         let file = self.0.clone();
+        // A value of the wrong type is damage, too: no version of this crate wrote it.
         let is_nonsense = matches!(
             error,
             FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
         );
         let (code, source) = (error.sqlite_error_code(), Box::new(error));
+        // Each variant is a way out for the caller, so that unknown codes become plain errors.
         match code {
             Some(ErrorCode::DiskFull) => MetaError::NoSpace { file, source },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
@@ -51,8 +53,8 @@ mod tests {
 
     #[test]
     fn what_can_be_done_about_it_decides() {
-        let names = Names::new(Path::new("/srv/meta.db"));
-        let sorted = |code| names.sort(Error::SqliteFailure(ffi::Error::new(code), None));
+        let names = DatabaseName::new(Path::new("/srv/meta.db"));
+        let sorted = |code| names.classify_error(Error::SqliteFailure(ffi::Error::new(code), None));
         assert!(matches!(
             sorted(ffi::SQLITE_FULL),
             MetaError::NoSpace { .. }
@@ -84,7 +86,7 @@ mod tests {
         let run = |sql: &str| {
             connection
                 .execute_batch(sql)
-                .map_err(|error| Names::new(Path::new("db")).sort(error))
+                .map_err(|error| DatabaseName::new(Path::new("db")).classify_error(error))
         };
         run("CREATE TABLE t(x); PRAGMA max_page_count = 3").expect("small");
         let fill = "INSERT INTO t VALUES(zeroblob(100000))";

@@ -4,7 +4,7 @@
 //! 1. *Older ones go on*: the tables of every version before are brought up in one transaction at
 //!    opening; nothing in them is lost.
 
-use super::fault::Names;
+use super::fault::DatabaseName;
 use crate::error::{MetaError, Result};
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Marks a database as ours: "teal".
 const APPLICATION: i32 = 0x7465_616c;
-/// What makes each version of the tables of the one before, beginning with nothing;
-/// `docs/format-meta.md` tells what they hold.
+/// The statements that make each version of the tables from the one before, beginning with nothing;
+/// `docs/format-meta.md` describes the tables.
 const SCHEMAS: [&str; 3] = [
     include_str!("schema.sql"),
     include_str!("schema_2.sql"),
@@ -26,42 +26,46 @@ const SCHEMAS: [&str; 3] = [
     reason = "a few"
 )]
 const VERSION: i32 = SCHEMAS.len() as i32;
-/// How long a transaction waits for another process.
+/// The time that a transaction waits for another process.
 const BUSY: Duration = Duration::from_secs(5);
 /// Prepared statements kept for each connection: more than there are.
 const STATEMENTS: usize = 128;
 /// Pages the log may have before it is moved into the database.
 const CHECKPOINT_PAGES: i64 = 4000;
 
-pub(super) fn writer(path: &Path, names: &Names) -> Result<Connection> {
+pub(super) fn open_writer(path: &Path, names: &DatabaseName) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags, names)?;
-    let sorted = |outcome: rusqlite::Result<()>| outcome.map_err(|error| names.sort(error));
+    let sorted =
+        |outcome: rusqlite::Result<()>| outcome.map_err(|error| names.classify_error(error));
     let pragma = |name: &str| {
         connection
             .pragma_query_value(None, name, |row| row.get::<_, i32>(0))
-            .map_err(|error| names.sort(error))
+            .map_err(|error| names.classify_error(error))
     };
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|error| names.sort(error))?;
+        .map_err(|error| names.classify_error(error))?;
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let foreign = |what: String| {
         Err(MetaError::Foreign {
-            file: names.file().to_owned(),
+            file: names.file_name().to_owned(),
             what,
         })
     };
+    // An empty database may become ours; one with tables of another program must not be touched.
     if tables > 0 && application != APPLICATION {
         return foreign("is the database of another program; name another file".into());
     }
+    // A newer program may have tables that this one would break.
     if version > VERSION {
         return foreign(format!(
             "has format {version} and this program knows {VERSION}: update the program"
         ));
     }
+    // Readers do not wait for the writer with a write-ahead log.
     sorted(connection.pragma_update(None, "journal_mode", "WAL"))?;
     sorted(connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES))?;
     if version < VERSION {
@@ -70,11 +74,12 @@ pub(super) fn writer(path: &Path, names: &Names) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Makes the tables of the newest version of those that are there, if any.
+/// Brings the tables up to the newest version, from those that are there, if any.
 fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // All steps are one transaction: a crash leaves the old version, whole.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Asked again: another process may have been faster.
+    // The version is read again under the lock: another process may have been faster.
     let version: usize = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     for schema in SCHEMAS.iter().skip(version) {
         transaction.execute_batch(schema)?;
@@ -84,7 +89,7 @@ fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-pub(super) fn reader(path: &Path, names: &Names) -> Result<Connection> {
+pub(super) fn open_reader(path: &Path, names: &DatabaseName) -> Result<Connection> {
     // A reader of a write-ahead log writes to its index, so it opens for writing and is told not
     // to.
     let connection = connect(
@@ -94,15 +99,18 @@ pub(super) fn reader(path: &Path, names: &Names) -> Result<Connection> {
     )?;
     connection
         .pragma_update(None, "query_only", true)
-        .map_err(|error| names.sort(error))?;
+        .map_err(|error| names.classify_error(error))?;
     Ok(connection)
 }
 
-fn connect(path: &Path, flags: OpenFlags, names: &Names) -> Result<Connection> {
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| names.sort(error))?;
+fn connect(path: &Path, flags: OpenFlags, names: &DatabaseName) -> Result<Connection> {
+    let connection =
+        Connection::open_with_flags(path, flags).map_err(|error| names.classify_error(error))?;
     connection
         .busy_timeout(BUSY)
-        .map_err(|error| names.sort(error))?;
+        .map_err(|error| names.classify_error(error))?;
+    // The cache must be larger than the number of statements, or it would prepare some of them
+    // again and again.
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

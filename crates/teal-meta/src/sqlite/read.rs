@@ -1,111 +1,45 @@
-//! What a transaction reads: one prepared statement each.
+//! The reads of a transaction: one prepared statement each.
 
-use super::Txn;
-use super::codec::{decode_ranges, decode_state, kind_of};
-use super::columns::{batch_id, batch_key, int, replica_row, seq, time};
+use super::SqliteTransaction;
+use super::codec::decode_ranges;
+use super::column::{
+    batch_key, column_batch, column_chunk, column_name, column_object, column_seq, column_state,
+    column_state_if_any, column_time, conflict_row, replica_row, sql_integer, sql_limit,
+};
 use crate::EXTENT_MAX;
 use crate::error::Result;
-use crate::meta::Read;
+use crate::meta::ReadTransaction;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, PastNames,
-    PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    PastNames, PastPlace, PastXattr, Ranges, ReplicaRow, StagedPart, TokenRow, VolumeRow, XattrRow,
 };
-use rusqlite::types::{FromSqlError, Type};
-use rusqlite::{OptionalExtension as _, Params, Row, params};
+use rusqlite::{Row, params};
 use std::ops::Range;
 use teal_types::{
-    Author, BatchId, BatchNo, ChunkId, CommitSeq, Incarnation, Link, Name, ObjectNo, ReplicaNo,
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo,
     ServerIncarnation,
 };
 
 /// The newest snapshot of a directory at or before a commit, its names, and what has changed since.
-const SNAPSHOT: &str = "SELECT seq FROM snapshots WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
+const SNAPSHOT: &str = "SELECT seq FROM snapshots \
+    WHERE volume = ?1 AND dir = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
 const SNAPSHOT_NAMES: &str =
     "SELECT name, object FROM snapshot_names WHERE volume = ?1 AND dir = ?2 AND seq = ?3";
 const CHANGED_NAMES: &str = "SELECT name, object FROM past_entries INDEXED BY past_names
     WHERE volume = ?1 AND dir = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq";
 
-fn limit(rows: usize) -> i64 {
-    i64::try_from(rows).unwrap_or(i64::MAX)
-}
-
-fn nonsense(at: usize, what: &'static str) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(
-        at,
-        Type::Blob,
-        Box::new(FromSqlError::Other(what.into())),
-    )
-}
-
-fn object(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectNo> {
-    row.get(at).map(ObjectNo::new)
-}
-
-fn name(row: &Row<'_>, at: usize) -> rusqlite::Result<Name> {
-    Name::new(row.get_ref(at)?.as_blob()?).map_err(|_| nonsense(at, "a name that is none"))
-}
-
-fn state(row: &Row<'_>, at: usize) -> rusqlite::Result<ObjectRow> {
-    decode_state(row.get_ref(at)?.as_blob()?)
-        .ok_or_else(|| nonsense(at, "the state of an object that is none"))
-}
-
-fn state_if_any(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<ObjectRow>> {
-    if row.get_ref(at)?.as_blob_or_null()?.is_none() {
-        Ok(None)
-    } else {
-        state(row, at).map(Some)
-    }
-}
-
-fn chunk(row: &Row<'_>, at: usize) -> rusqlite::Result<ChunkId> {
-    row.get(at).map(ChunkId::new)
-}
-
-impl Txn<'_> {
-    fn rows<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        shape: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>> {
-        let rows = || {
-            self.connection
-                .prepare_cached(sql)?
-                .query_map(params, shape)?
-                .collect()
-        };
-        let rows: rusqlite::Result<Vec<T>> = rows();
-        rows.map_err(|error| self.names.sort(error))
-    }
-
-    fn row<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        shape: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>> {
-        let row = || {
-            self.connection
-                .prepare_cached(sql)?
-                .query_row(params, shape)
-                .optional()
-        };
-        row().map_err(|error| self.names.sort(error))
-    }
-}
-
-impl Read for Txn<'_> {
+impl ReadTransaction for SqliteTransaction<'_> {
     fn volume(&self) -> Result<Option<VolumeRow>> {
-        let sql = "SELECT label, incarnation, head, digest, secs, nanos, next_replica, next_conflict, own_next, own_end
+        let sql = "SELECT label, incarnation, head, digest, secs, nanos, next_replica, \
+            next_conflict, own_next, own_end
             FROM volumes WHERE volume = ?1";
-        self.row(sql, [self.volume], |row| {
+        self.select_row(sql, [self.volume], |row| {
             Ok(VolumeRow {
                 label: row.get(0)?,
                 incarnation: ServerIncarnation::new(row.get(1)?),
-                head: seq(row, 2)?,
+                head: column_seq(row, 2)?,
                 digest: row.get(3)?,
-                time: time(row, 4)?,
+                time: column_time(row, 4)?,
                 next_replica: ReplicaNo::new(row.get(6)?),
                 next_conflict: row.get(7)?,
                 own_next: row.get(8)?,
@@ -116,33 +50,37 @@ impl Read for Txn<'_> {
 
     fn setting(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let sql = "SELECT value FROM settings WHERE volume = ?1 AND key = ?2";
-        self.row(sql, params![self.volume, key], |row| row.get(0))
+        self.select_row(sql, params![self.volume, key], |row| row.get(0))
     }
 
     fn object(&self, of: ObjectNo) -> Result<Option<ObjectRow>> {
         let sql = "SELECT state FROM objects WHERE volume = ?1 AND object = ?2";
-        self.row(sql, params![self.volume, int(of.get())], |row| {
-            state(row, 0)
+        self.select_row(sql, params![self.volume, sql_integer(of.get())], |row| {
+            column_state(row, 0)
         })
     }
 
     fn objects_after(&self, after: ObjectNo, rows: usize) -> Result<Vec<ObjectNo>> {
         let sql =
             "SELECT object FROM objects WHERE volume = ?1 AND object > ?2 ORDER BY object LIMIT ?3";
-        self.rows(
+        self.select_rows(
             sql,
-            params![self.volume, int(after.get()), limit(rows)],
-            |row| object(row, 0),
+            params![self.volume, sql_integer(after.get()), sql_limit(rows)],
+            |row| column_object(row, 0),
         )
     }
 
-    fn entry(&self, link: &Link) -> Result<Option<EntryRow>> {
+    fn entry(&self, link: &HardLink) -> Result<Option<EntryRow>> {
         let sql = "SELECT object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name = ?3";
-        let params = params![self.volume, int(link.dir.get()), link.name.as_bytes()];
-        self.row(sql, params, |row| {
+        let params = params![
+            self.volume,
+            sql_integer(link.dir.get()),
+            link.name.as_bytes()
+        ];
+        self.select_row(sql, params, |row| {
             Ok(EntryRow {
-                object: object(row, 0)?,
-                seq: seq(row, 1)?,
+                object: column_object(row, 0)?,
+                seq: column_seq(row, 1)?,
             })
         })
     }
@@ -153,32 +91,35 @@ impl Read for Txn<'_> {
         after: Option<&Name>,
         rows: usize,
     ) -> Result<Vec<(Name, EntryRow)>> {
-        let sql = "SELECT name, object, seq FROM entries WHERE volume = ?1 AND dir = ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+        let sql = "SELECT name, object, seq FROM entries \
+            WHERE volume = ?1 AND dir = ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+        // The empty name is before every name.
         let after = after.map_or(&[][..], Name::as_bytes);
-        self.rows(
+        self.select_rows(
             sql,
-            params![self.volume, int(dir.get()), after, limit(rows)],
+            params![self.volume, sql_integer(dir.get()), after, sql_limit(rows)],
             |row| {
                 Ok((
-                    name(row, 0)?,
+                    column_name(row, 0)?,
                     EntryRow {
-                        object: object(row, 1)?,
-                        seq: seq(row, 2)?,
+                        object: column_object(row, 1)?,
+                        seq: column_seq(row, 2)?,
                     },
                 ))
             },
         )
     }
 
-    fn links(&self, of: ObjectNo) -> Result<Vec<(Link, CommitSeq)>> {
-        let sql = "SELECT dir, name, seq FROM entries INDEXED BY links WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
-        self.rows(sql, params![self.volume, int(of.get())], |row| {
+    fn links_of(&self, of: ObjectNo) -> Result<Vec<(HardLink, CommitSeq)>> {
+        let sql = "SELECT dir, name, seq FROM entries INDEXED BY links \
+            WHERE volume = ?1 AND object = ?2 ORDER BY dir, name";
+        self.select_rows(sql, params![self.volume, sql_integer(of.get())], |row| {
             Ok((
-                Link {
-                    dir: object(row, 0)?,
-                    name: name(row, 1)?,
+                HardLink {
+                    dir: column_object(row, 0)?,
+                    name: column_name(row, 1)?,
                 },
-                seq(row, 2)?,
+                column_seq(row, 2)?,
             ))
         })
     }
@@ -186,12 +127,12 @@ impl Read for Txn<'_> {
     fn xattrs(&self, of: ObjectNo) -> Result<Vec<(Vec<u8>, XattrRow)>> {
         let sql =
             "SELECT name, value, seq FROM xattrs WHERE volume = ?1 AND object = ?2 ORDER BY name";
-        self.rows(sql, params![self.volume, int(of.get())], |row| {
+        self.select_rows(sql, params![self.volume, sql_integer(of.get())], |row| {
             Ok((
                 row.get(0)?,
                 XattrRow {
                     value: row.get(1)?,
-                    seq: seq(row, 2)?,
+                    seq: column_seq(row, 2)?,
                 },
             ))
         })
@@ -199,21 +140,22 @@ impl Read for Txn<'_> {
 
     fn extents(&self, of: ObjectNo, range: Range<u64>) -> Result<Vec<ExtentRow>> {
         let sql = "SELECT offset, len, chunk, start FROM extents
-            WHERE volume = ?1 AND object = ?2 AND offset > ?3 AND offset < ?4 AND offset + len > ?5 ORDER BY offset";
+            WHERE volume = ?1 AND object = ?2 AND offset > ?3 AND offset < ?4 AND offset + len > ?5
+            ORDER BY offset";
         // Nothing longer than an extent covers the beginning of the range.
-        let first = int(range.start).saturating_sub(int(EXTENT_MAX));
+        let first = sql_integer(range.start).saturating_sub(sql_integer(EXTENT_MAX));
         let params = params![
             self.volume,
-            int(of.get()),
+            sql_integer(of.get()),
             first,
-            int(range.end),
-            int(range.start)
+            sql_integer(range.end),
+            sql_integer(range.start)
         ];
-        self.rows(sql, params, |row| {
+        self.select_rows(sql, params, |row| {
             Ok(ExtentRow {
                 offset: row.get(0)?,
                 len: row.get(1)?,
-                chunk: chunk(row, 2)?,
+                chunk: column_chunk(row, 2)?,
                 start: row.get(3)?,
             })
         })
@@ -224,9 +166,12 @@ impl Read for Txn<'_> {
         of: ObjectNo,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectRow>)>> {
-        let sql = "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
-        let params = params![self.volume, int(of.get()), int(at.get())];
-        self.row(sql, params, |row| Ok((seq(row, 0)?, state_if_any(row, 1)?)))
+        let sql = "SELECT seq, state FROM past_objects \
+            WHERE volume = ?1 AND object = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1";
+        let params = params![self.volume, sql_integer(of.get()), sql_integer(at.get())];
+        self.select_row(sql, params, |row| {
+            Ok((column_seq(row, 0)?, column_state_if_any(row, 1)?))
+        })
     }
 
     fn object_history(
@@ -235,81 +180,92 @@ impl Read for Txn<'_> {
         after: CommitSeq,
         rows: usize,
     ) -> Result<Vec<(CommitSeq, Option<ObjectRow>)>> {
-        let sql = "SELECT seq, state FROM past_objects WHERE volume = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
-        let params = params![self.volume, int(of.get()), int(after.get()), limit(rows)];
-        self.rows(sql, params, |row| Ok((seq(row, 0)?, state_if_any(row, 1)?)))
+        let sql = "SELECT seq, state FROM past_objects \
+            WHERE volume = ?1 AND object = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
+        let params = params![
+            self.volume,
+            sql_integer(of.get()),
+            sql_integer(after.get()),
+            sql_limit(rows)
+        ];
+        self.select_rows(sql, params, |row| {
+            Ok((column_seq(row, 0)?, column_state_if_any(row, 1)?))
+        })
     }
 
     fn entry_at(
         &self,
-        link: &Link,
+        link: &HardLink,
         at: CommitSeq,
     ) -> Result<Option<(CommitSeq, Option<ObjectNo>)>> {
         let sql = "SELECT seq, object FROM past_entries
             WHERE volume = ?1 AND dir = ?2 AND name = ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT 1";
         let params = params![
             self.volume,
-            int(link.dir.get()),
+            sql_integer(link.dir.get()),
             link.name.as_bytes(),
-            int(at.get())
+            sql_integer(at.get())
         ];
-        self.row(sql, params, |row| {
+        self.select_row(sql, params, |row| {
             Ok((
-                seq(row, 0)?,
+                column_seq(row, 0)?,
                 row.get::<_, Option<u64>>(1)?.map(ObjectNo::new),
             ))
         })
     }
 
-    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<Link>> {
+    fn names_ever(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<HardLink>> {
         let sql = "SELECT DISTINCT dir, name FROM past_entries INDEXED BY past_links
-            WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3 ORDER BY dir, name";
-        let params = params![self.volume, int(of.get()), int(at.get())];
-        self.rows(sql, params, |row| {
-            Ok(Link {
-                dir: object(row, 0)?,
-                name: name(row, 1)?,
+            WHERE volume = ?1 AND object = ?2 AND object IS NOT NULL AND seq <= ?3
+            ORDER BY dir, name";
+        let params = params![self.volume, sql_integer(of.get()), sql_integer(at.get())];
+        self.select_rows(sql, params, |row| {
+            Ok(HardLink {
+                dir: column_object(row, 0)?,
+                name: column_name(row, 1)?,
             })
         })
     }
 
     fn names_at(&self, dir: ObjectNo, at: CommitSeq) -> Result<PastNames> {
-        let (dir, at) = (int(dir.get()), int(at.get()));
+        let (dir, at) = (sql_integer(dir.get()), sql_integer(at.get()));
+        // Without a snapshot all changes since the beginning are read.
         let since = self
-            .row(SNAPSHOT, params![self.volume, dir, at], |row| {
+            .select_row(SNAPSHOT, params![self.volume, dir, at], |row| {
                 row.get::<_, i64>(0)
             })?
             .unwrap_or(0);
-        let shape = |row: &Row<'_>| Ok((name(row, 0)?, object(row, 1)?));
-        let names = self.rows(SNAPSHOT_NAMES, params![self.volume, dir, since], shape)?;
-        let changes = self.rows(CHANGED_NAMES, params![self.volume, dir, since, at], |row| {
-            Ok((
-                name(row, 0)?,
-                row.get::<_, Option<u64>>(1)?.map(ObjectNo::new),
-            ))
-        })?;
+        let shape = |row: &Row<'_>| Ok((column_name(row, 0)?, column_object(row, 1)?));
+        let names = self.select_rows(SNAPSHOT_NAMES, params![self.volume, dir, since], shape)?;
+        let changes =
+            self.select_rows(CHANGED_NAMES, params![self.volume, dir, since, at], |row| {
+                Ok((
+                    column_name(row, 0)?,
+                    row.get::<_, Option<u64>>(1)?.map(ObjectNo::new),
+                ))
+            })?;
         Ok(PastNames::new(names, changes))
     }
 
-    fn tally(&self, dir: ObjectNo) -> Result<Tally> {
+    fn name_tally(&self, dir: ObjectNo) -> Result<NameTally> {
         let sql = "SELECT names, changes FROM tallies WHERE volume = ?1 AND dir = ?2";
         let shape = |row: &Row<'_>| {
-            Ok(Tally {
+            Ok(NameTally {
                 names: row.get(0)?,
                 changes: row.get(1)?,
             })
         };
         Ok(self
-            .row(sql, params![self.volume, int(dir.get())], shape)?
+            .select_row(sql, params![self.volume, sql_integer(dir.get())], shape)?
             .unwrap_or_default())
     }
 
     fn xattrs_at(&self, of: ObjectNo, at: CommitSeq) -> Result<Vec<PastXattr>> {
         let sql = "SELECT name, max(seq), value FROM past_xattrs
             WHERE volume = ?1 AND object = ?2 AND seq <= ?3 GROUP BY name ORDER BY name";
-        let params = params![self.volume, int(of.get()), int(at.get())];
-        self.rows(sql, params, |row| {
-            Ok((row.get(0)?, seq(row, 1)?, row.get(2)?))
+        let params = params![self.volume, sql_integer(of.get()), sql_integer(at.get())];
+        self.select_rows(sql, params, |row| {
+            Ok((row.get(0)?, column_seq(row, 1)?, row.get(2)?))
         })
     }
 
@@ -319,18 +275,24 @@ impl Read for Txn<'_> {
         range: Range<u64>,
         at: CommitSeq,
     ) -> Result<Vec<PastExtent>> {
-        let of = int(of.get());
-        let (start, end, at) = (int(range.start), int(range.end), int(at.get()));
-        let sql = "SELECT seq, offset, len, chunk, start FROM past_extents WHERE volume = ?1 AND object = ?2
+        let of = sql_integer(of.get());
+        let (start, end, at) = (
+            sql_integer(range.start),
+            sql_integer(range.end),
+            sql_integer(at.get()),
+        );
+        let sql = "SELECT seq, offset, len, chunk, start FROM past_extents \
+            WHERE volume = ?1 AND object = ?2
             AND offset > ?3 AND offset < ?4 AND offset + len > ?5 AND seq <= ?6";
-        let first = start.saturating_sub(int(EXTENT_MAX));
-        let mut found = self.rows(
+        // Chunks have a greatest length, holes have none: these are in a table of their own.
+        let first = start.saturating_sub(sql_integer(EXTENT_MAX));
+        let mut found = self.select_rows(
             sql,
             params![self.volume, of, first, end, start, at],
             |row| {
-                let source = Some((chunk(row, 3)?, row.get(4)?));
+                let source = Some((column_chunk(row, 3)?, row.get(4)?));
                 Ok(PastExtent {
-                    seq: seq(row, 0)?,
+                    seq: column_seq(row, 0)?,
                     offset: row.get(1)?,
                     len: row.get(2)?,
                     source,
@@ -340,15 +302,16 @@ impl Read for Txn<'_> {
         let sql = "SELECT seq, offset, len FROM past_holes WHERE volume = ?1 AND object = ?2
             AND seq <= ?3 AND offset < ?4 AND offset + len > ?5";
         found.extend(
-            self.rows(sql, params![self.volume, of, at, end, start], |row| {
+            self.select_rows(sql, params![self.volume, of, at, end, start], |row| {
                 Ok(PastExtent {
-                    seq: seq(row, 0)?,
+                    seq: column_seq(row, 0)?,
                     offset: row.get(1)?,
                     len: row.get(2)?,
                     source: None,
                 })
             })?,
         );
+        // Both tables together in the order of commits.
         found.sort_unstable_by_key(|extent| (extent.seq, extent.offset));
         Ok(found)
     }
@@ -359,87 +322,98 @@ impl Read for Txn<'_> {
         rows: usize,
     ) -> Result<Vec<(PastPlace, ChunkId)>> {
         let sql = "SELECT object, offset, seq, chunk FROM past_extents
-            WHERE volume = ?1 AND (object, offset, seq) > (?2, ?3, ?4) ORDER BY object, offset, seq LIMIT ?5";
+            WHERE volume = ?1 AND (object, offset, seq) > (?2, ?3, ?4)
+            ORDER BY object, offset, seq LIMIT ?5";
+        // Row values compare from left to right; -1 is before every key.
         let (of, offset, at) = after.map_or((-1, -1, -1), |after| {
             (
-                int(after.object.get()),
-                int(after.offset),
-                int(after.seq.get()),
+                sql_integer(after.object.get()),
+                sql_integer(after.offset),
+                sql_integer(after.seq.get()),
             )
         });
-        self.rows(
+        self.select_rows(
             sql,
-            params![self.volume, of, offset, at, limit(rows)],
+            params![self.volume, of, offset, at, sql_limit(rows)],
             |row| {
                 let place = PastPlace {
-                    object: object(row, 0)?,
+                    object: column_object(row, 0)?,
                     offset: row.get(1)?,
-                    seq: seq(row, 2)?,
+                    seq: column_seq(row, 2)?,
                 };
-                Ok((place, chunk(row, 3)?))
+                Ok((place, column_chunk(row, 3)?))
             },
         )
     }
 
     fn commit(&self, of: CommitSeq) -> Result<Option<CommitRow>> {
-        let sql = "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits WHERE volume = ?1 AND seq = ?2";
-        self.row(sql, params![self.volume, int(of.get())], |row| {
+        let sql = "SELECT replica, incarnation, counter, secs, nanos, digest FROM commits \
+            WHERE volume = ?1 AND seq = ?2";
+        self.select_row(sql, params![self.volume, sql_integer(of.get())], |row| {
             Ok(CommitRow {
-                batch: batch_id(row, 0)?,
-                time: time(row, 3)?,
+                batch: column_batch(row, 0)?,
+                time: column_time(row, 3)?,
                 digest: row.get(5)?,
             })
         })
     }
 
-    fn changes(
+    fn visit_changes(
         &self,
         after: CommitSeq,
         to: CommitSeq,
         visit: &mut dyn FnMut(CommitSeq, ObjectNo, Ranges),
     ) -> Result<()> {
-        let sql = "SELECT seq, object, ranges FROM changes WHERE volume = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq, object";
+        let sql = "SELECT seq, object, ranges FROM changes \
+            WHERE volume = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq, object";
+        // Rows are handed on one by one: history may be long.
         let mut visited = || -> rusqlite::Result<()> {
             let mut select = self.connection.prepare_cached(sql)?;
-            let mut rows = select.query(params![self.volume, int(after.get()), int(to.get())])?;
+            let mut rows = select.query(params![
+                self.volume,
+                sql_integer(after.get()),
+                sql_integer(to.get())
+            ])?;
             while let Some(row) = rows.next()? {
                 visit(
-                    seq(row, 0)?,
-                    object(row, 1)?,
+                    column_seq(row, 0)?,
+                    column_object(row, 1)?,
                     decode_ranges(row.get_ref(2)?.as_blob_or_null()?),
                 );
             }
             Ok(())
         };
-        visited().map_err(|error| self.names.sort(error))
+        visited().map_err(|error| self.names.classify_error(error))
     }
 
     fn batch(&self, batch: BatchId) -> Result<Option<BatchRow>> {
-        let sql = "SELECT digest, seq FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
+        let sql = "SELECT digest, seq FROM batches \
+            WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND counter = ?4";
         let (replica, incarnation, no) = batch_key(batch);
         let params = params![self.volume, replica, incarnation, no];
-        self.row(sql, params, |row| {
+        self.select_row(sql, params, |row| {
             Ok(BatchRow {
                 digest: row.get(0)?,
-                seq: seq(row, 1)?,
+                seq: column_seq(row, 1)?,
             })
         })
     }
 
     fn last_batch(&self, author: Author, to: CommitSeq) -> Result<BatchNo> {
-        let sql = "SELECT counter FROM batches WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND seq <= ?4
+        let sql = "SELECT counter FROM batches \
+            WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND seq <= ?4
             ORDER BY counter DESC LIMIT 1";
         let (replica, incarnation) = (author.replica.get(), author.incarnation.get());
-        let params = params![self.volume, replica, incarnation, int(to.get())];
-        let found = self.row(sql, params, |row| row.get(0).map(BatchNo::new))?;
+        let params = params![self.volume, replica, incarnation, sql_integer(to.get())];
+        let found = self.select_row(sql, params, |row| row.get(0).map(BatchNo::new))?;
         Ok(found.unwrap_or(BatchNo::NONE))
     }
 
-    fn staged(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
+    fn staged_parts(&self, replica: ReplicaNo) -> Result<Vec<StagedPart>> {
         let sql =
             "SELECT incarnation, batch, part, len FROM staged WHERE volume = ?1 AND replica = ?2
             ORDER BY incarnation, batch, part";
-        self.rows(sql, params![self.volume, replica.get()], |row| {
+        self.select_rows(sql, params![self.volume, replica.get()], |row| {
             Ok(StagedPart {
                 incarnation: Incarnation::new(row.get(0)?),
                 batch: BatchNo::new(row.get(1)?),
@@ -454,70 +428,60 @@ impl Read for Txn<'_> {
             WHERE volume = ?1 AND replica = ?2 AND incarnation = ?3 AND batch = ?4 AND part = ?5";
         let (replica, incarnation, no) = batch_key(batch);
         let params = params![self.volume, replica, incarnation, no, part];
-        self.row(sql, params, |row| row.get(0))
+        self.select_row(sql, params, |row| row.get(0))
     }
 
     fn replica(&self, replica: ReplicaNo) -> Result<Option<ReplicaRow>> {
-        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
+        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, \
+            secs, nanos FROM replicas
             WHERE volume = ?1 AND replica = ?2";
         Ok(self
-            .row(sql, params![self.volume, replica.get()], replica_row)?
+            .select_row(sql, params![self.volume, replica.get()], replica_row)?
             .map(|(_, row)| row))
     }
 
     fn replicas(&self) -> Result<Vec<(ReplicaNo, ReplicaRow)>> {
-        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, secs, nanos FROM replicas
+        let sql = "SELECT replica, device, incarnation, last_batch, position, revoked, local, \
+            secs, nanos FROM replicas
             WHERE volume = ?1 ORDER BY replica";
-        self.rows(sql, [self.volume], replica_row)
+        self.select_rows(sql, [self.volume], replica_row)
     }
 
     fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
         let sql = "SELECT secs, nanos, used FROM tokens WHERE volume = ?1 AND hash = ?2";
         let shape = |row: &Row<'_>| {
             Ok(TokenRow {
-                expires: time(row, 0)?,
+                expires: column_time(row, 0)?,
                 is_used: row.get(2)?,
             })
         };
-        self.row(sql, params![self.volume, hash], shape)
+        self.select_row(sql, params![self.volume, hash], shape)
     }
 
     fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
         let sql = "SELECT replica FROM leases WHERE volume = ?1 AND lease = ?2";
-        self.row(sql, params![self.volume, lease], |row| {
+        self.select_row(sql, params![self.volume, lease], |row| {
             row.get(0).map(ReplicaNo::new)
         })
     }
 
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>> {
-        let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost FROM conflicts WHERE volume = ?1 AND id = ?2";
+        let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost \
+            FROM conflicts WHERE volume = ?1 AND id = ?2";
         Ok(self
-            .row(sql, params![self.volume, int(id)], conflict_row)?
+            .select_row(sql, params![self.volume, sql_integer(id)], conflict_row)?
             .map(|(_, row)| row))
     }
 
     fn conflicts_after(&self, after: u64, rows: usize) -> Result<Vec<(u64, ConflictRow)>> {
         let sql = "SELECT id, kind, seq, secs, nanos, device, object, copy, lost FROM conflicts
             WHERE volume = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
-        self.rows(
+        self.select_rows(
             sql,
-            params![self.volume, int(after), limit(rows)],
+            params![self.volume, sql_integer(after), sql_limit(rows)],
             conflict_row,
         )
     }
-}
-
-fn conflict_row(row: &Row<'_>) -> rusqlite::Result<(u64, ConflictRow)> {
-    let conflict = ConflictRow {
-        kind: kind_of(row.get(1)?).ok_or_else(|| nonsense(1, "a kind of conflict that is none"))?,
-        seq: seq(row, 2)?,
-        time: time(row, 3)?,
-        device: row.get(5)?,
-        object: object(row, 6)?,
-        copy: row.get::<_, Option<u64>>(7)?.map(ObjectNo::new),
-        lost: row.get(8)?,
-    };
-    Ok((row.get(0)?, conflict))
 }
 
 #[cfg(test)]

@@ -1,25 +1,18 @@
-//! What a transaction changes: one prepared statement each.
+//! The changes of a transaction: one prepared statement each.
 
-use super::Txn;
+use super::SqliteTransaction;
 use super::codec::{encode_ranges, encode_state, kind_code};
-use super::columns::{batch_key, int};
+use super::column::{batch_key, sql_integer};
 use crate::error::Result;
-use crate::meta::Write;
+use crate::meta::WriteTransaction;
 use crate::row::{
-    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, ObjectRow, PastExtent, Ranges,
-    ReplicaRow, Tally, TokenRow, VolumeRow, XattrRow,
+    BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
+    Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
-use rusqlite::{Params, params};
-use teal_types::{BatchId, CommitSeq, Link, ObjectNo, ReplicaNo};
+use rusqlite::params;
+use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
 
-impl Txn<'_> {
-    fn run(&self, sql: &str, params: impl Params) -> Result<()> {
-        let run = || self.connection.prepare_cached(sql)?.execute(params);
-        run().map(drop).map_err(|error| self.names.sort(error))
-    }
-}
-
-impl Write for Txn<'_> {
+impl WriteTransaction for SqliteTransaction<'_> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
         let sql =
             "INSERT OR REPLACE INTO volumes VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
@@ -29,14 +22,14 @@ impl Write for Txn<'_> {
                 self.volume,
                 row.label,
                 row.incarnation.get(),
-                int(row.head.get()),
+                sql_integer(row.head.get()),
                 row.digest,
                 row.time.secs,
                 row.time.nanos,
                 row.next_replica.get(),
-                int(row.next_conflict),
-                int(row.own_next),
-                int(row.own_end)
+                sql_integer(row.next_conflict),
+                sql_integer(row.own_next),
+                sql_integer(row.own_end)
             ],
         )
     }
@@ -49,7 +42,7 @@ impl Write for Txn<'_> {
     }
 
     fn put_object(&mut self, object: ObjectNo, row: Option<&ObjectRow>) -> Result<()> {
-        let object = int(object.get());
+        let object = sql_integer(object.get());
         match row {
             Some(row) => self.run(
                 "INSERT OR REPLACE INTO objects VALUES(?1, ?2, ?3)",
@@ -62,8 +55,8 @@ impl Write for Txn<'_> {
         }
     }
 
-    fn put_entry(&mut self, link: &Link, row: Option<EntryRow>) -> Result<()> {
-        let (dir, name) = (int(link.dir.get()), link.name.as_bytes());
+    fn put_entry(&mut self, link: &HardLink, row: Option<EntryRow>) -> Result<()> {
+        let (dir, name) = (sql_integer(link.dir.get()), link.name.as_bytes());
         match row {
             Some(row) => self.run(
                 "INSERT OR REPLACE INTO entries VALUES(?1, ?2, ?3, ?4, ?5)",
@@ -71,8 +64,8 @@ impl Write for Txn<'_> {
                     self.volume,
                     dir,
                     name,
-                    int(row.object.get()),
-                    int(row.seq.get())
+                    sql_integer(row.object.get()),
+                    sql_integer(row.seq.get())
                 ],
             ),
             None => self.run(
@@ -83,11 +76,17 @@ impl Write for Txn<'_> {
     }
 
     fn put_xattr(&mut self, object: ObjectNo, name: &[u8], row: Option<&XattrRow>) -> Result<()> {
-        let object = int(object.get());
+        let object = sql_integer(object.get());
         match row {
             Some(row) => self.run(
                 "INSERT OR REPLACE INTO xattrs VALUES(?1, ?2, ?3, ?4, ?5)",
-                params![self.volume, object, name, row.value, int(row.seq.get())],
+                params![
+                    self.volume,
+                    object,
+                    name,
+                    row.value,
+                    sql_integer(row.seq.get())
+                ],
             ),
             None => self.run(
                 "DELETE FROM xattrs WHERE volume = ?1 AND object = ?2 AND name = ?3",
@@ -107,9 +106,9 @@ impl Write for Txn<'_> {
             "INSERT OR REPLACE INTO extents VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 self.volume,
-                int(object.get()),
-                int(*offset),
-                int(*len),
+                sql_integer(object.get()),
+                sql_integer(*offset),
+                sql_integer(*len),
                 chunk.get(),
                 start
             ],
@@ -119,12 +118,12 @@ impl Write for Txn<'_> {
     fn drop_extent(&mut self, object: ObjectNo, offset: u64) -> Result<()> {
         self.run(
             "DELETE FROM extents WHERE volume = ?1 AND object = ?2 AND offset = ?3",
-            params![self.volume, int(object.get()), int(offset)],
+            params![self.volume, sql_integer(object.get()), sql_integer(offset)],
         )
     }
 
     fn drop_content(&mut self, object: ObjectNo) -> Result<()> {
-        let params = (self.volume, int(object.get()));
+        let params = (self.volume, sql_integer(object.get()));
         self.run(
             "DELETE FROM extents WHERE volume = ?1 AND object = ?2",
             params,
@@ -145,8 +144,8 @@ impl Write for Txn<'_> {
             "INSERT INTO past_objects VALUES(?1, ?2, ?3, ?4)",
             params![
                 self.volume,
-                int(object.get()),
-                int(seq.get()),
+                sql_integer(object.get()),
+                sql_integer(seq.get()),
                 row.map(encode_state)
             ],
         )
@@ -154,36 +153,37 @@ impl Write for Txn<'_> {
 
     fn remember_entry(
         &mut self,
-        link: &Link,
+        link: &HardLink,
         seq: CommitSeq,
         object: Option<ObjectNo>,
     ) -> Result<()> {
         let (dir, name, object) = (
-            int(link.dir.get()),
+            sql_integer(link.dir.get()),
             link.name.as_bytes(),
-            object.map(|object| int(object.get())),
+            object.map(|object| sql_integer(object.get())),
         );
         self.run(
             "INSERT INTO past_entries VALUES(?1, ?2, ?3, ?4, ?5)",
-            params![self.volume, dir, name, int(seq.get()), object],
+            params![self.volume, dir, name, sql_integer(seq.get()), object],
         )
     }
 
     fn remember_names(&mut self, dir: ObjectNo, seq: CommitSeq) -> Result<()> {
-        let params = (self.volume, int(dir.get()), int(seq.get()));
+        let params = (self.volume, sql_integer(dir.get()), sql_integer(seq.get()));
         self.run("INSERT INTO snapshots VALUES(?1, ?2, ?3)", params)?;
-        let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object FROM entries WHERE volume = ?1 AND dir = ?2";
+        let sql = "INSERT INTO snapshot_names SELECT volume, dir, ?3, name, object \
+            FROM entries WHERE volume = ?1 AND dir = ?2";
         self.run(sql, params)
     }
 
-    fn put_tally(&mut self, dir: ObjectNo, tally: Tally) -> Result<()> {
+    fn put_tally(&mut self, dir: ObjectNo, tally: NameTally) -> Result<()> {
         self.run(
             "INSERT OR REPLACE INTO tallies VALUES(?1, ?2, ?3, ?4)",
             params![
                 self.volume,
-                int(dir.get()),
-                int(tally.names),
-                int(tally.changes)
+                sql_integer(dir.get()),
+                sql_integer(tally.names),
+                sql_integer(tally.changes)
             ],
         )
     }
@@ -197,13 +197,19 @@ impl Write for Txn<'_> {
     ) -> Result<()> {
         self.run(
             "INSERT INTO past_xattrs VALUES(?1, ?2, ?3, ?4, ?5)",
-            params![self.volume, int(object.get()), name, int(seq.get()), value],
+            params![
+                self.volume,
+                sql_integer(object.get()),
+                name,
+                sql_integer(seq.get()),
+                value
+            ],
         )
     }
 
     fn remember_extent(&mut self, object: ObjectNo, extent: &PastExtent) -> Result<()> {
-        let (object, seq) = (int(object.get()), int(extent.seq.get()));
-        let (offset, len) = (int(extent.offset), int(extent.len));
+        let (object, seq) = (sql_integer(object.get()), sql_integer(extent.seq.get()));
+        let (offset, len) = (sql_integer(extent.offset), sql_integer(extent.len));
         match extent.source {
             Some((chunk, start)) => self.run(
                 "INSERT INTO past_extents VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -227,7 +233,7 @@ impl Write for Txn<'_> {
             "INSERT INTO commits VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 self.volume,
-                int(seq.get()),
+                sql_integer(seq.get()),
                 replica,
                 incarnation,
                 no,
@@ -243,8 +249,8 @@ impl Write for Txn<'_> {
             "INSERT INTO changes VALUES(?1, ?2, ?3, ?4)",
             params![
                 self.volume,
-                int(seq.get()),
-                int(object.get()),
+                sql_integer(seq.get()),
+                sql_integer(object.get()),
                 encode_ranges(ranges)
             ],
         )
@@ -260,12 +266,12 @@ impl Write for Txn<'_> {
                 incarnation,
                 no,
                 row.digest,
-                int(row.seq.get())
+                sql_integer(row.seq.get())
             ],
         )
     }
 
-    fn stage(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
+    fn stage_part(&mut self, batch: BatchId, part: u32, bytes: &[u8]) -> Result<()> {
         let (replica, incarnation, no) = batch_key(batch);
         self.run(
             "INSERT OR REPLACE INTO staged VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -275,7 +281,7 @@ impl Write for Txn<'_> {
                 incarnation,
                 no,
                 part,
-                int(bytes.len() as u64),
+                sql_integer(bytes.len() as u64),
                 bytes
             ],
         )
@@ -284,7 +290,8 @@ impl Write for Txn<'_> {
     fn drop_staged(&mut self, batch: BatchId) -> Result<()> {
         let (replica, incarnation, no) = batch_key(batch);
         self.run(
-            "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR batch <= ?4)",
+            "DELETE FROM staged WHERE volume = ?1 AND replica = ?2 AND (incarnation <> ?3 OR \
+                batch <= ?4)",
             params![self.volume, replica, incarnation, no],
         )
     }
@@ -297,8 +304,8 @@ impl Write for Txn<'_> {
                 replica.get(),
                 row.device,
                 row.incarnation.get(),
-                int(row.last_batch.get()),
-                int(row.position.get()),
+                sql_integer(row.last_batch.get()),
+                sql_integer(row.position.get()),
                 row.is_revoked,
                 row.is_local,
                 row.seen.secs,
@@ -331,21 +338,21 @@ impl Write for Txn<'_> {
         let Some(row) = row else {
             return self.run(
                 "DELETE FROM conflicts WHERE volume = ?1 AND id = ?2",
-                params![self.volume, int(id)],
+                params![self.volume, sql_integer(id)],
             );
         };
         self.run(
             "INSERT OR REPLACE INTO conflicts VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 self.volume,
-                int(id),
+                sql_integer(id),
                 kind_code(row.kind),
-                int(row.seq.get()),
+                sql_integer(row.seq.get()),
                 row.time.secs,
                 row.time.nanos,
                 row.device,
-                int(row.object.get()),
-                row.copy.map(|copy| int(copy.get())),
+                sql_integer(row.object.get()),
+                row.copy.map(|copy| sql_integer(copy.get())),
                 row.lost
             ],
         )

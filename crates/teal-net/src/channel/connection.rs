@@ -27,7 +27,8 @@ use tonic::client::{Grpc, GrpcService};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// Bytes of one answer, and of all answers, that the server may send before anybody has read them.
+/// Bytes of one answer, and of all answers, that the server may send before the program has read
+/// them.
 const WINDOWS: (u32, u32) = (2 << 20, 8 << 20);
 
 /// HTTP wants one; which server it is is certain by then.
@@ -38,11 +39,11 @@ pub(crate) struct ClientConnection {
     sender: SendRequest<Body>,
     watch: Arc<ConnectionWatch>,
     address: String,
-    /// The end of the certificate that was shown.
+    /// Returns the end of the certificate that was shown.
     expires: Timestamp,
 }
 
-/// What came over a connection.
+/// A record of what came over a connection.
 #[derive(Default)]
 struct ConnectionWatch {
     bytes: AtomicU64,
@@ -50,7 +51,7 @@ struct ConnectionWatch {
     tls: OnceLock<rustls::Error>,
 }
 
-/// What the server made of a request, and its word on renewing.
+/// The server's answer to a request, and its word on renewing.
 pub(crate) struct UnaryAnswer<A> {
     pub(crate) result: Result<A, NetError>,
     pub(crate) is_due: bool,
@@ -71,17 +72,18 @@ impl ClientConnection {
         expires: Timestamp,
         options: &ChannelOptions,
     ) -> Result<Self, NetError> {
+        // The whole of TCP, TLS and HTTP/2 has to fit into the time.
         let within = options.connect_timeout;
-        let made = timeout(within, Self::make(address, config, expires, options)).await;
+        let made = timeout(within, Self::establish(address, config, expires, options)).await;
         made.unwrap_or_else(|_| {
-            Err(unreachable(
+            Err(unreachable_error(
                 address,
                 format!("no connection within {within:?}"),
             ))
         })
     }
 
-    async fn make(
+    async fn establish(
         address: &str,
         config: ClientConfig,
         expires: Timestamp,
@@ -89,7 +91,7 @@ impl ClientConnection {
     ) -> Result<Self, NetError> {
         let tcp = TcpStream::connect(address)
             .await
-            .map_err(|e| unreachable(address, e.to_string()))?;
+            .map_err(|e| unreachable_error(address, e.to_string()))?;
         // Small requests shall not wait for more.
         let _ = tcp.set_nodelay(true);
         // Without this the kernel goes on sending for a quarter of an hour, and a program that
@@ -99,20 +101,23 @@ impl ClientConnection {
         if let Err(error) = set_tcp_user_timeout(&tcp, unacknowledged) {
             log::debug!("a dead line will be noticed late: {error}");
         }
+        // The name proves nothing, but TLS wants one.
         let name =
             ServerName::try_from(SERVER_NAME).map_err(|e| NetError::Protocol(e.to_string()))?;
         let tls = TlsConnector::from(Arc::new(config))
             .connect(name, tcp)
             .await
             .map_err(|e| match tls_error(&e) {
-                Some(error) => explain(address, error),
-                None => unreachable(address, e.to_string()),
+                Some(error) => explain_tls_error(address, error),
+                None => unreachable_error(address, e.to_string()),
             })?;
         let watch = Arc::new(ConnectionWatch::default());
         let io = TokioIo::new(WatchedStream {
             inner: tls,
             watch: watch.clone(),
         });
+        // The windows hold a whole answer, so that a large one does not wait for acknowledgements
+        // on a long way.
         let made = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(WINDOWS.0)
@@ -121,7 +126,7 @@ impl ClientConnection {
             .keep_alive_timeout(options.keep_alive)
             .handshake(io)
             .await;
-        let (sender, connection) = made.map_err(|e| unreachable(address, words(&e)))?;
+        let (sender, connection) = made.map_err(|e| unreachable_error(address, with_causes(&e)))?;
         // Ends when the last sender is gone and every answer has come, or when the connection
         // fails.
         tokio::spawn(async move {
@@ -143,17 +148,17 @@ impl ClientConnection {
     }
 
     /// Returns how many bytes have come.
-    pub(crate) fn heard(&self) -> u64 {
+    pub(crate) fn bytes_heard(&self) -> u64 {
         self.watch.bytes.load(Ordering::Relaxed)
     }
 
-    /// The end of the certificate that was shown.
-    pub(crate) fn expires(&self) -> Timestamp {
+    /// Returns the end of the certificate that was shown.
+    pub(crate) fn certificate_end(&self) -> Timestamp {
         self.expires
     }
 
     /// Sends one request and waits for the answer, of `limit` bytes at most.
-    pub(crate) async fn unary<Q, A>(
+    pub(crate) async fn call_unary<Q, A>(
         &self,
         method: &'static str,
         request: Q,
@@ -163,6 +168,7 @@ impl ClientConnection {
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
+        // An answer that is too large is refused while it arrives, before it takes memory.
         let mut grpc = Grpc::with_origin(
             RequestSender(self.sender.clone()),
             http::Uri::from_static(ORIGIN),
@@ -180,25 +186,27 @@ impl ClientConnection {
                     is_due,
                 })
             }
-            // What the server says has no cause here.
+            // A status that the server has sent has no cause on this machine.
             Err(status) if status.source().is_none() => {
                 let is_due = status.metadata().contains_key(wire::RENEW_HEADER);
                 Ok(UnaryAnswer {
-                    result: Err(self.judge(&status)),
+                    result: Err(self.error_of_status(&status)),
                     is_due,
                 })
             }
-            Err(status) => Err(self.lost(&status)),
+            Err(status) => Err(self.connection_loss(&status)),
         }
     }
 
-    fn lost(&self, status: &Status) -> ConnectionLoss {
+    fn connection_loss(&self, status: &Status) -> ConnectionLoss {
+        // A status without a cause came over the wire.
         let Some(cause) = status.source() else {
-            return ConnectionLoss::Sent(self.judge(status));
+            return ConnectionLoss::Sent(self.error_of_status(status));
         };
+        // A failure of TLS explains more than the failure of HTTP that follows it.
         let error = match self.watch.tls.get() {
-            Some(error) => explain(&self.address, error),
-            None => unreachable(&self.address, words(cause)),
+            Some(error) => explain_tls_error(&self.address, error),
+            None => unreachable_error(&self.address, with_causes(cause)),
         };
         match cause.downcast_ref() {
             Some(SendError::Unsent(_)) => ConnectionLoss::Unsent(error),
@@ -207,7 +215,7 @@ impl ClientConnection {
     }
 
     /// Returns what a status of the server means here.
-    fn judge(&self, status: &Status) -> NetError {
+    fn error_of_status(&self, status: &Status) -> NetError {
         let words = status.message().to_owned();
         match status.code() {
             Code::PermissionDenied => NetError::Refused(words),
@@ -215,22 +223,22 @@ impl ClientConnection {
             Code::Unauthenticated => NetError::Certificate(words),
             Code::OutOfRange => NetError::TooLarge(words),
             Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded => {
-                unreachable(&self.address, words)
+                unreachable_error(&self.address, words)
             }
             _ => NetError::Protocol(format!("the server at {} answers: {words}", self.address)),
         }
     }
 }
 
-fn unreachable(address: &str, why: String) -> NetError {
+fn unreachable_error(address: &str, why: String) -> NetError {
     NetError::Unreachable {
         address: address.to_owned(),
         why,
     }
 }
 
-/// An error with its causes.
-fn words(error: &dyn std::error::Error) -> String {
+/// Returns the words of an error and of its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -248,11 +256,12 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 }
 
 /// Returns what a failure of TLS means to a person.
-fn explain(address: &str, error: &rustls::Error) -> NetError {
+fn explain_tls_error(address: &str, error: &rustls::Error) -> NetError {
     use AlertDescription as Alert;
     match error {
         rustls::Error::InvalidCertificate(_) => NetError::Certificate(format!(
-            "what answers at {address} is not the expected server: its certificate leads to another fingerprint ({error})"
+            "what answers at {address} is not the expected server: its certificate leads to \
+             another fingerprint ({error})"
         )),
         rustls::Error::AlertReceived(
             Alert::UnknownCA
@@ -265,7 +274,8 @@ fn explain(address: &str, error: &rustls::Error) -> NetError {
             | Alert::DecryptError
             | Alert::AccessDenied,
         ) => NetError::Certificate(format!(
-            "the server at {address} does not accept this machine's certificate, which it has not signed: enrol this \
+            "the server at {address} does not accept this machine's certificate, which it has not \
+             signed: enrol this \
              machine again ({error})"
         )),
         rustls::Error::InvalidMessage(_) => NetError::Protocol(format!(
@@ -293,6 +303,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
         match &polled {
             Poll::Ready(Ok(())) => {
+                debug_assert!(buf.filled().len() >= before, "reading only adds bytes");
                 self.watch
                     .bytes
                     .fetch_add((buf.filled().len() - before) as u64, Ordering::Relaxed);
@@ -335,7 +346,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     }
 }
 
-/// Whether a request that failed had left this machine.
+/// Says if a request that failed had left this machine.
 #[derive(Debug, thiserror::Error)]
 enum SendError {
     #[error("the connection was closed")]
@@ -359,6 +370,7 @@ impl GrpcService<Body> for RequestSender {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let answer = self.0.try_send_request(request);
         Box::pin(async move {
+            // hyper gives the request back if it has not sent any part of it.
             answer
                 .await
                 .map_err(|mut failed| match failed.take_message() {

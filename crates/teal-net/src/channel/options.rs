@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The settings of a [`Channel`](super::Channel).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelOptions {
-    /// How long making a connection may take, of a call's deadline. 10 seconds.
+    /// The time that making a connection may take, as a part of a call's deadline. 10 seconds.
     pub connect_timeout: Duration,
     /// While a request waits and nothing comes for this long, the server is asked for a sign of
     /// life; it has as long again to give it. 5 seconds.

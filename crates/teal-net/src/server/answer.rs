@@ -1,17 +1,17 @@
-//! The three methods: who may call them, within which limits, and in which words the others are
+//! The three methods of the server, their limits, and the words in which requests beyond them are
 //! refused.
 //!
 //! # Guarantees
 //! 1. A request takes its place under the limits before its body is read, and keeps it until the
-//!    service has returned, whether or not anybody still waits for the answer.
-//! 2. Who asks is who the certificate of the connection names. It is judged at every request, by
-//!    the clock of that moment.
+//!    service has returned, even if the client does not wait for the answer any more.
+//! 2. A peer is the one that the certificate of the connection names. The certificate is judged at
+//!    every request, by the clock of that moment.
 
-use super::seats::ConnectionQuota;
-use super::shared::{ServerShared, ServingCourse};
+use super::quotas::ConnectionQuota;
+use super::shared::{ServerOrder, ServerShared};
 use crate::limits::WAIT;
 use crate::peer::CertifiedPeer;
-use crate::validity::{CertificateAge, CertificateValidity, date};
+use crate::validity::{CertificateAge, CertificateValidity, date_text};
 use crate::wire::{self, CertifiedKey, EnrolRequest, Payload, RenewRequest};
 use hyper::body::Incoming;
 use std::pin::{Pin, pin};
@@ -26,7 +26,7 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
 /// Bytes of an `Enrol` or `Renew` request.
-const SMALL: usize = 4 << 10;
+const SMALL_MESSAGE_MAX: usize = 4 << 10;
 /// Bytes of a token, and of a device's name.
 const WORD_MAX: usize = 256;
 /// Bytes of an Ed25519 public key.
@@ -38,7 +38,7 @@ const REFUSAL_MAX: usize = 1000;
 pub(super) struct ServerSession {
     shared: Arc<ServerShared>,
     visitor: Option<CertifiedVisitor>,
-    orders: watch::Receiver<ServingCourse>,
+    orders: watch::Receiver<ServerOrder>,
     heard: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ struct CertifiedVisitor {
     peer: CertifiedPeer,
     validity: CertificateValidity,
     /// Or why there is none.
-    seat: Result<ConnectionQuota, String>,
+    quota: Result<ConnectionQuota, String>,
 }
 
 /// The places that a request in progress holds.
@@ -59,14 +59,17 @@ impl ServerSession {
     pub(super) fn new(
         shared: Arc<ServerShared>,
         visitor: Option<(CertifiedPeer, CertificateValidity)>,
-        orders: watch::Receiver<ServingCourse>,
+        orders: watch::Receiver<ServerOrder>,
     ) -> Self {
         let visitor = visitor.map(|(peer, validity)| {
-            let seat = shared.seats.take(peer, shared.clock.monotonic());
+            // Taken once for the whole connection; the reason why there is none is told at each
+            // request.
+            let now = shared.clock.monotonic_time();
+            let quota = shared.quotas.take_quota(peer, now);
             CertifiedVisitor {
                 peer,
                 validity,
-                seat,
+                quota,
             }
         });
         Self {
@@ -78,10 +81,10 @@ impl ServerSession {
     }
 
     /// Returns whether this is an enrolled machine with a place of its own.
-    pub(super) fn is_seated(&self) -> bool {
+    pub(super) fn has_quota(&self) -> bool {
         self.visitor
             .as_ref()
-            .is_some_and(|visitor| visitor.seat.is_ok())
+            .is_some_and(|visitor| visitor.quota.is_ok())
     }
 
     /// Returns whether any request has come.
@@ -89,48 +92,68 @@ impl ServerSession {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// The peer, if its certificate is good enough, and whether it is time to renew it.
-    fn admit(&self, renewing: bool) -> Result<(&CertifiedVisitor, CertificateAge), Status> {
+    /// Returns the peer, if its certificate is good enough for the request, and the age of the
+    /// certificate.
+    fn check_certificate(
+        &self,
+        renewing: bool,
+    ) -> Result<(&CertifiedVisitor, CertificateAge), Status> {
         let visitor = self.visitor.as_ref();
         let visitor = visitor
             .ok_or_else(|| Status::unauthenticated("this needs a certificate: enrol first"))?;
-        let now = self.shared.identity.now(&*self.shared.clock);
-        let standing = visitor.validity.standing(now);
-        let (ended, today) = (date(visitor.validity.expires), date(now));
+        // The certificate is judged by the clock of this moment, because a connection may last for
+        // months.
+        let now = self.shared.identity.current_seconds(&*self.shared.clock);
+        let standing = visitor.validity.age_at(now);
+        let (ended, today) = (date_text(visitor.validity.expires), date_text(now));
         match standing {
             CertificateAge::Expired if !renewing => {
                 let words = format!(
-                    "this machine's certificate ended on {ended} and is to be renewed (the server's clock says {today})"
+                    "this machine's certificate ended on {ended} and is to be renewed (the \
+                     server's clock says {today})"
                 );
-                Err(due(Status::unauthenticated(words)))
+                Err(mark_renewal_due(Status::unauthenticated(words)))
             }
             // Renewing will be refused too, in these words.
-            CertificateAge::Gone => Err(due(Status::unauthenticated(format!(
-                "this machine's certificate ended on {ended}, too long ago to be renewed by the server's clock, which says \
-                 {today}: if that is wrong, set the server's clock; otherwise enrol this machine again"
+            CertificateAge::Gone => Err(mark_renewal_due(Status::unauthenticated(format!(
+                "this machine's certificate ended on {ended}, too long ago to be renewed by the \
+                 server's clock, which says \
+                 {today}: if that is wrong, set the server's clock; otherwise enrol this machine \
+                 again"
             )))),
             _ => Ok((visitor, standing)),
         }
     }
 
-    /// A place for one request of `visitor`; may wait for it.
-    async fn ticket(&self, visitor: &CertifiedVisitor) -> Result<RequestPermits, Status> {
-        let seat = visitor
-            .seat
+    /// Returns the permits for one request of `visitor`; may wait for them.
+    async fn acquire_permits(&self, visitor: &CertifiedVisitor) -> Result<RequestPermits, Status> {
+        // There is no quota if the machine had too many connections when it made this one.
+        let quota = visitor
+            .quota
             .as_ref()
             .map_err(|why| Status::resource_exhausted(why.as_str()))?;
         let shared = &self.shared;
-        let pace = seat.pace(shared.clock.monotonic()).ok_or_else(|| {
-            let rate = shared.limits.requests_per_second;
-            Status::resource_exhausted(format!(
-                "more than {rate} requests per second of this machine"
-            ))
-        })?;
-        if !pace.is_zero() {
-            sleep(pace).await;
+        // The rate comes first: waiting for it occupies no permit of the others.
+        let delay = quota
+            .rate_delay(shared.clock.monotonic_time())
+            .ok_or_else(|| {
+                let rate = shared.limits.requests_per_second;
+                Status::resource_exhausted(format!(
+                    "more than {rate} requests per second of this machine"
+                ))
+            })?;
+        debug_assert!(delay <= WAIT, "a longer wait is a refusal");
+        if !delay.is_zero() {
+            sleep(delay).await;
         }
         let busy = || Status::resource_exhausted("too many requests are in progress");
-        let of_the_peer = seat.requests().acquire_owned().await.map_err(|_| busy())?;
+        // The peer's own permit comes first, so that one machine's requests wait for each other,
+        // and not for a permit of all machines.
+        let of_the_peer = quota
+            .request_permits()
+            .acquire_owned()
+            .await
+            .map_err(|_| busy())?;
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
             .map_err(|_| busy())?;
@@ -142,7 +165,7 @@ impl ServerSession {
 
     /// Has `function` answer a request of `limit` bytes at most, once all of it has arrived, which
     /// takes a limited time.
-    async fn unary<Q, A, W>(
+    async fn answer_unary<Q, A, W>(
         &self,
         limit: usize,
         request: http::Request<Incoming>,
@@ -169,6 +192,8 @@ impl ServerSession {
         let within = self.shared.limits.arrival;
         match timeout(within, answering.as_mut()).await {
             Ok(answer) => Ok(answer),
+            // The request had arrived, so the time that is over was that of arriving: the answer
+            // may take longer.
             Err(_) if arrived.load(Ordering::Relaxed) => Ok(answering.await),
             Err(_) => Err(Status::deadline_exceeded(format!(
                 "the request did not arrive within {within:?}"
@@ -176,19 +201,25 @@ impl ServerSession {
         }
     }
 
-    async fn call(&self, request: http::Request<Incoming>) -> Result<http::Response<Body>, Status> {
-        let (visitor, standing) = self.admit(false)?;
-        let ticket = self.ticket(visitor).await?;
-        let limit = self.shared.limits.message_bytes + wire::SLACK;
+    async fn answer_call(
+        &self,
+        request: http::Request<Incoming>,
+    ) -> Result<http::Response<Body>, Status> {
+        // The certificate and the limits are judged before the body is read.
+        let (visitor, standing) = self.check_certificate(false)?;
+        let ticket = self.acquire_permits(visitor).await?;
+        let limit = self.shared.limits.message_bytes + wire::PAYLOAD_OVERHEAD;
         let (service, peer) = (self.shared.service.clone(), visitor.peer);
         let method = move |asked: Payload| async move {
-            let answer = blocking(ticket, move || {
-                service.welcome(peer).map_err(|words| refusal(&words))?;
+            let answer = run_blocking(ticket, move || {
+                // Asked at every request, so that a peer that was shut out is refused at once.
+                let allowed = service.check_peer(peer);
+                allowed.map_err(|words| refusal_status(&words))?;
                 Ok(service.call(peer, &asked.bytes))
             });
             let answer = answer.await.map_err(|status| {
                 if standing == CertificateAge::Due {
-                    due(status)
+                    mark_renewal_due(status)
                 } else {
                     status
                 }
@@ -204,37 +235,39 @@ impl ServerSession {
             }
             Ok(answer)
         };
-        self.unary(limit, request, method).await
+        self.answer_unary(limit, request, method).await
     }
 
-    async fn renew(
+    async fn answer_renew(
         &self,
         request: http::Request<Incoming>,
     ) -> Result<http::Response<Body>, Status> {
-        let (visitor, _) = self.admit(true)?;
-        let ticket = self.ticket(visitor).await?;
+        let (visitor, _) = self.check_certificate(true)?;
+        let ticket = self.acquire_permits(visitor).await?;
         let (shared, peer) = (self.shared.clone(), visitor.peer);
         let method = move |asked: RenewRequest| async move {
             check_key(&asked.public_key)?;
-            let certified = blocking(ticket, move || {
+            let certified = run_blocking(ticket, move || {
                 shared
                     .service
-                    .welcome(peer)
-                    .map_err(|words| refusal(&words))?;
-                certify(&shared, peer, &asked.public_key)
+                    .check_peer(peer)
+                    .map_err(|words| refusal_status(&words))?;
+                certify_peer(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
         };
-        self.unary(SMALL, request, method).await
+        self.answer_unary(SMALL_MESSAGE_MAX, request, method).await
     }
 
-    async fn enrol(
+    async fn answer_enrol(
         &self,
         request: http::Request<Incoming>,
     ) -> Result<http::Response<Body>, Status> {
         let shared = self.shared.clone();
-        let pace = shared.enrolments.lock().take(shared.clock.monotonic());
+        let pace = shared.enrolments.lock().take(shared.clock.monotonic_time());
         let busy = || Status::resource_exhausted("too many machines enrol at the same time");
+        // Enrolments are paced for all machines together, because the ones that guess tokens have
+        // no name.
         sleep(pace.ok_or_else(busy)?).await;
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
@@ -243,39 +276,43 @@ impl ServerSession {
         let method = move |asked: EnrolRequest| async move {
             check_key(&asked.public_key)?;
             if asked.token.len() > WORD_MAX || asked.device.len() > WORD_MAX {
-                return Err(refusal(&format!(
+                return Err(refusal_status(&format!(
                     "a token or the name of a device has more than {WORD_MAX} bytes"
                 )));
             }
             if asked.device.chars().any(char::is_control) {
-                return Err(refusal("the name of a device is one line of text"));
+                return Err(refusal_status("the name of a device is one line of text"));
             }
-            let certified = blocking(ticket, move || {
+            let certified = run_blocking(ticket, move || {
                 let peer = shared
                     .service
                     .enrol(&asked.token, &asked.device)
-                    .map_err(|words| refusal(&words))?;
-                certify(&shared, peer, &asked.public_key)
+                    .map_err(|words| refusal_status(&words))?;
+                certify_peer(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
         };
-        self.unary(SMALL, request, method).await
+        self.answer_unary(SMALL_MESSAGE_MAX, request, method).await
     }
 }
 
 /// The answer to a request, on its way.
-pub(super) type Answering = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
+pub(super) type AnswerFuture = Pin<Box<dyn Future<Output = http::Response<Body>> + Send>>;
 
 /// Answers one request, whatever it is.
-pub(super) fn answer(session: Arc<ServerSession>, request: http::Request<Incoming>) -> Answering {
+pub(super) fn answer_request(
+    session: Arc<ServerSession>,
+    request: http::Request<Incoming>,
+) -> AnswerFuture {
     session.heard.store(true, Ordering::Relaxed);
     Box::pin(async move {
-        let stopping = *session.orders.borrow() != ServingCourse::Serve;
+        // Read once: a request that begins before the order ends in peace.
+        let stopping = *session.orders.borrow() != ServerOrder::Serve;
         let answered = match request.uri().path() {
             _ if stopping => Err(Status::unavailable("the server is stopping")),
-            wire::CALL => session.call(request).await,
-            wire::RENEW => session.renew(request).await,
-            wire::ENROL => session.enrol(request).await,
+            wire::CALL => session.answer_call(request).await,
+            wire::RENEW => session.answer_renew(request).await,
+            wire::ENROL => session.answer_enrol(request).await,
             _ => Err(Status::unimplemented(
                 "this server has no such method: is one of the two programs older?",
             )),
@@ -285,7 +322,7 @@ pub(super) fn answer(session: Arc<ServerSession>, request: http::Request<Incomin
 }
 
 /// Runs `work` where it may block, and gives `ticket` back when it has returned.
-async fn blocking<T, R>(
+async fn run_blocking<T, R>(
     ticket: T,
     work: impl FnOnce() -> Result<R, Status> + Send + 'static,
 ) -> Result<R, Status>
@@ -293,6 +330,7 @@ where
     T: Send + 'static,
     R: Send + 'static,
 {
+    // The permits belong to the work: they come back when it ends, even if the client has gone.
     let done = tokio::task::spawn_blocking(move || {
         let done = work();
         drop(ticket);
@@ -306,14 +344,17 @@ where
     })
 }
 
-fn certify(
+fn certify_peer(
     shared: &ServerShared,
     peer: CertifiedPeer,
     public_key: &[u8],
 ) -> Result<CertifiedKey, Status> {
-    let made = shared
-        .identity
-        .certify(peer, public_key, shared.identity.now(&*shared.clock));
+    debug_assert_eq!(public_key.len(), KEY_BYTES, "`check_key` has looked at it");
+    let made = shared.identity.certify_key(
+        peer,
+        public_key,
+        shared.identity.current_seconds(&*shared.clock),
+    );
     let (certificate, validity) = made.map_err(|error| {
         log::error!("no certificate can be made: {error}");
         Status::internal("the server cannot make a certificate; its log says more")
@@ -335,12 +376,12 @@ fn check_key(key: &[u8]) -> Result<(), Status> {
     }
 }
 
-fn refusal(words: &str) -> Status {
+fn refusal_status(words: &str) -> Status {
     Status::permission_denied(words.chars().take(REFUSAL_MAX).collect::<String>())
 }
 
 /// Adds that the certificate is to be renewed.
-fn due(mut status: Status) -> Status {
+fn mark_renewal_due(mut status: Status) -> Status {
     status.metadata_mut().insert(
         wire::RENEW_HEADER,
         MetadataValue::from_static(wire::RENEW_DUE),
@@ -348,11 +389,11 @@ fn due(mut status: Status) -> Status {
     status
 }
 
-/// What a method makes of its request, on its way.
-type Making<A> = Pin<Box<dyn Future<Output = Result<Response<A>, Status>> + Send>>;
+/// The future of a method's answer.
+type MethodFuture<A> = Pin<Box<dyn Future<Output = Result<Response<A>, Status>> + Send>>;
 
 /// A function as tonic wants it; called once.
-struct UnaryMethod<Q, A>(Option<Box<dyn FnOnce(Q) -> Making<A> + Send>>);
+struct UnaryMethod<Q, A>(Option<Box<dyn FnOnce(Q) -> MethodFuture<A> + Send>>);
 
 impl<Q, A: Send + 'static> UnaryMethod<Q, A> {
     fn new<W>(function: impl FnOnce(Q) -> W + Send + 'static) -> Self
@@ -365,9 +406,9 @@ impl<Q, A: Send + 'static> UnaryMethod<Q, A> {
 
 impl<Q, A: Send + 'static> UnaryService<Q> for UnaryMethod<Q, A> {
     type Response = A;
-    type Future = Making<A>;
+    type Future = MethodFuture<A>;
 
-    fn call(&mut self, request: Request<Q>) -> Making<A> {
+    fn call(&mut self, request: Request<Q>) -> MethodFuture<A> {
         match self.0.take() {
             Some(function) => function(request.into_inner()),
             None => Box::pin(std::future::ready(Err(Status::internal(

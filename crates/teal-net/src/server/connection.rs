@@ -2,7 +2,7 @@
 
 use super::answer::{self, ServerSession};
 use super::places::StrangerPlace;
-use super::shared::{ServerShared, ServingCourse};
+use super::shared::{ServerOrder, ServerShared};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
-/// Bytes that one request may send before anybody has read them.
+/// Bytes that one request may send before the server has read them.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Bytes that all requests of a connection may send before anybody has read them.
+/// Bytes that all requests of a connection may send before the server has read them.
 const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Bytes of a request's headers.
 const HEADERS_MAX: u32 = 16 << 10;
@@ -27,23 +27,23 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes that are passed over in that time.
 const FAREWELL_BYTES: u64 = 64 << 10;
 
-/// What is known of the other side once its time for it is over.
+/// The server's knowledge of a peer when the time for its first request is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PeerAttention {
     /// Nothing yet.
     Unheard,
-    /// A stranger who has asked for something.
+    /// A peer without a certificate has asked for something.
     Enrolling,
     /// A machine that has asked for something.
     Known,
 }
 
 /// Serves `tcp` until either side ends it.
-pub(super) async fn serve(
+pub(super) async fn serve_connection(
     shared: Arc<ServerShared>,
     tcp: TcpStream,
     place: StrangerPlace,
-    mut orders: watch::Receiver<ServingCourse>,
+    mut orders: watch::Receiver<ServerOrder>,
 ) {
     // Small answers shall not wait for more.
     let _ = tcp.set_nodelay(true);
@@ -53,12 +53,13 @@ pub(super) async fn serve(
     );
     let shaken = tokio::select! {
         shaken = handshake => shaken,
-        () = place.lost() => {
+        () = place.wait_until_lost() => {
             log::debug!("a connection is closed in its handshake: others want to be heard");
             return;
         }
         _ = orders.changed() => return,
     };
+    // The place is for the handshake only.
     drop(place);
     match shaken {
         Err(_) => log::debug!("a connection is closed: no handshake in time"),
@@ -66,7 +67,7 @@ pub(super) async fn serve(
             log::debug!("a connection is closed: {error}");
             say_farewell(tcp).await;
         }
-        Ok(Ok(tls)) => speak(shared, tls, orders).await,
+        Ok(Ok(tls)) => speak_http2(shared, tls, orders).await,
     }
 }
 
@@ -79,28 +80,30 @@ async fn say_farewell(mut tcp: TcpStream) {
 }
 
 /// Speaks HTTP/2.
-async fn speak(
+async fn speak_http2(
     shared: Arc<ServerShared>,
     tls: TlsStream<TcpStream>,
-    mut orders: watch::Receiver<ServingCourse>,
+    mut orders: watch::Receiver<ServerOrder>,
 ) {
+    // A client without a certificate may enrol, so this is no error.
     let certificate = tls
         .get_ref()
         .1
         .peer_certificates()
         .and_then(|chain| chain.first());
-    let visitor = certificate.and_then(|certificate| shared.identity.recognise(certificate));
+    let visitor = certificate.and_then(|certificate| shared.identity.recognise_peer(certificate));
     let session = Arc::new(ServerSession::new(shared.clone(), visitor, orders.clone()));
-    // Who has no seat stays among the strangers, with their time.
-    let place = (!session.is_seated()).then(|| shared.strangers.take());
+    // A peer without a quota stays among the strangers, and has only their time.
+    let place = (!session.has_quota()).then(|| shared.strangers.take_place());
     let limits = &shared.limits;
     let serve = service_fn({
         let session = session.clone();
         move |request| {
-            let answering = answer::answer(session.clone(), request);
+            let answering = answer::answer_request(session.clone(), request);
             async move { Ok::<_, Infallible>(answering.await) }
         }
     });
+    // The transport itself refuses more requests at a time than a machine's quota allows.
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -113,7 +116,7 @@ async fn speak(
     let mut connection = pin!(builder.serve_connection(TokioIo::new(tls), serve));
     let mut lost = pin!(async {
         match &place {
-            Some(place) => place.lost().await,
+            Some(place) => place.wait_until_lost().await,
             None => std::future::pending().await,
         }
     });
@@ -129,6 +132,7 @@ async fn speak(
                 return;
             }
             _ = orders.changed(), if going => {
+                // Told once; the connection then ends when its last answer is out.
                 going = false;
                 connection.as_mut().graceful_shutdown();
             }
@@ -137,13 +141,14 @@ async fn speak(
                 return;
             }
             () = patience.as_mut(), if attention != PeerAttention::Known => {
-                attention = match attention {
-                    PeerAttention::Unheard if session.was_heard() && place.is_none() => PeerAttention::Known,
-                    PeerAttention::Unheard if session.was_heard() => PeerAttention::Enrolling,
-                    _ => {
-                        log::debug!("a connection is closed: nothing sensible came in time");
-                        return;
-                    }
+                let has_asked = attention == PeerAttention::Unheard && session.was_heard();
+                if !has_asked {
+                    log::debug!("a connection is closed: nothing sensible came in time");
+                    return;
+                }
+                attention = match place {
+                    None => PeerAttention::Known,
+                    Some(_) => PeerAttention::Enrolling,
                 };
                 // Enrolling may take thrice as long as everything before.
                 patience.as_mut().reset(tokio::time::Instant::now() + limits.patience * 2);

@@ -1,10 +1,10 @@
-//! Places for those who have not shown who they are: when all are taken, whoever has had one for
-//! longest loses it to the newcomer.
+//! Places for peers that have not shown a certificate: when all are taken, the oldest peer loses
+//! its place to the newcomer.
 //!
 //! # Guarantees
 //! 1. At most so many places are taken at a time.
-//! 2. Nobody can hold back a newcomer by being silent: there is always a place, and it is the
-//!    silent ones that go.
+//! 2. A silent peer cannot hold back a newcomer: there is always a place, and the oldest
+//!    connections go.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(super) struct StrangerPlaces {
     most: usize,
-    /// Guards who has a place; held for look-ups only.
+    /// Guards the taken places; held for look-ups only.
     taken: Mutex<TakenPlaces>,
 }
 
@@ -43,14 +43,16 @@ impl StrangerPlaces {
     }
 
     /// Takes a place, that of the oldest if all are taken.
-    pub(super) fn take(self: &Arc<Self>) -> StrangerPlace {
+    pub(super) fn take_place(self: &Arc<Self>) -> StrangerPlace {
         let lost = Arc::new(Notify::new());
         let mut taken = self.taken.lock();
+        // The oldest has had the most time, so it is the one to go.
         if taken.by_age.len() >= self.most
             && let Some((_, oldest)) = taken.by_age.pop_first()
         {
             oldest.notify_one();
         }
+        // Numbers go up, so the order of the map is the order of age.
         let number = taken.next;
         taken.next += 1;
         taken.by_age.insert(number, Arc::clone(&lost));
@@ -67,8 +69,8 @@ impl StrangerPlaces {
 }
 
 impl StrangerPlace {
-    /// Waits until the place has gone to somebody else.
-    pub(super) async fn lost(&self) {
+    /// Waits until the place has gone to a newcomer.
+    pub(super) async fn wait_until_lost(&self) {
         self.lost.notified().await;
     }
 }

@@ -1,7 +1,8 @@
-//! What a program gives a server to answer with, and what the server's connections share.
+//! The interface by which a program answers requests, and the state that the server's connections
+//! share.
 
 use super::places::StrangerPlaces;
-use super::seats::ConnectionQuotas;
+use super::quotas::ConnectionQuotas;
 use crate::authority::ServerIdentity;
 use crate::limits::{TokenBucket, TransportLimits};
 use crate::peer::CertifiedPeer;
@@ -14,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// The answers of a server. Every function is called on a blocking thread, from many at the same
 /// time.
-pub trait Service: Send + Sync + 'static {
+pub trait PeerService: Send + Sync + 'static {
     /// Answers one request of an enrolled machine; may take minutes. An answer larger than
     /// [`TransportLimits::message_bytes`] is replaced by an error. It isn't told when the machine
     /// gives up waiting.
@@ -24,14 +25,14 @@ pub trait Service: Send + Sync + 'static {
     /// peer it is from now on.
     ///
     /// # Errors
-    /// Returns words for the person who typed the token: it is wrong, used, or too old.
+    /// Returns words for the person that typed the token: it is wrong, used, or too old.
     fn enrol(&self, token: &str, device: &str) -> Result<CertifiedPeer, String>;
 
     /// Refuses a peer that may not speak any more; called at every request.
     ///
     /// # Errors
     /// Returns words for the person at that machine.
-    fn welcome(&self, peer: CertifiedPeer) -> Result<(), String>;
+    fn check_peer(&self, peer: CertifiedPeer) -> Result<(), String>;
 }
 
 /// The state that all connections of a server share.
@@ -39,12 +40,12 @@ pub(super) struct ServerShared {
     pub(super) identity: ServerIdentity,
     pub(super) limits: TransportLimits,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) service: Arc<dyn Service>,
+    pub(super) service: Arc<dyn PeerService>,
     pub(super) tls: TlsAcceptor,
-    pub(super) seats: ConnectionQuotas,
+    pub(super) quotas: ConnectionQuotas,
     /// Connections in the handshake, of machines and strangers.
     pub(super) handshakes: Arc<StrangerPlaces>,
-    /// Connections after the handshake of those who have shown no certificate.
+    /// Connections after the handshake that have shown no certificate.
     pub(super) strangers: Arc<StrangerPlaces>,
     /// Requests in progress.
     pub(super) requests: Arc<Semaphore>,
@@ -52,9 +53,9 @@ pub(super) struct ServerShared {
     pub(super) enrolments: Mutex<TokenBucket>,
 }
 
-/// The order that [`Listening`](super::Listening) gives to its tasks.
+/// The order that [`ListeningServer`](super::ListeningServer) gives to its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ServingCourse {
+pub(super) enum ServerOrder {
     Serve,
     /// No new request begins, and those in progress end within this time.
     Stop(Duration),

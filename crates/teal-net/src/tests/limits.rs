@@ -145,8 +145,8 @@ fn who_connects_and_says_nothing_is_closed_in_time() {
 
     // After the handshake, with a certificate and without one.
     for config in [
-        world.enrolled(1).tls().unwrap(),
-        crate::tls::client(world.identity().fingerprint(), None).unwrap(),
+        world.enrolled(1).tls_config().unwrap(),
+        crate::tls::client_config(world.identity().fingerprint(), None).unwrap(),
     ] {
         world.runtime().block_on(async {
             use tokio::io::AsyncReadExt as _;
@@ -206,7 +206,7 @@ fn silent_connections_lose_their_places_to_newcomers() {
     raw.iter_mut()
         .take(7)
         .for_each(|tcp| drop(read_to_close(tcp)));
-    let config = Arc::new(crate::tls::client(world.identity().fingerprint(), None).unwrap());
+    let config = Arc::new(crate::tls::client_config(world.identity().fingerprint(), None).unwrap());
     let silent: Vec<_> = (0..10)
         .map(|_| {
             world.runtime().block_on(async {
@@ -373,12 +373,12 @@ fn a_slow_call_holds_up_nobody_and_takes_its_time() {
 fn nonsense_inside_of_tls_is_closed_and_in_messages_refused() {
     let world = World::default();
     let identity = world.enrolled(1);
-    let print = identity.server();
+    let print = identity.server_fingerprint();
     world.runtime().block_on(async {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         for config in [
-            identity.tls().unwrap(),
-            crate::tls::client(print, None).unwrap(),
+            identity.tls_config().unwrap(),
+            crate::tls::client_config(print, None).unwrap(),
         ] {
             let tcp = tokio::net::TcpStream::connect(world.address())
                 .await
@@ -400,7 +400,7 @@ fn nonsense_inside_of_tls_is_closed_and_in_messages_refused() {
             );
         }
         let (address, options) = (world.address().to_string(), ChannelOptions::default());
-        let config = crate::tls::client(print, None).unwrap();
+        let config = crate::tls::client_config(print, None).unwrap();
         let link = crate::channel::connection::ClientConnection::connect(
             &address,
             config,
@@ -414,7 +414,7 @@ fn nonsense_inside_of_tls_is_closed_and_in_messages_refused() {
             ..Default::default()
         };
         let answer = link
-            .unary::<_, wire::CertifiedKey>(wire::ENROL, no_text, 1000)
+            .call_unary::<_, wire::CertifiedKey>(wire::ENROL, no_text, 1000)
             .await
             .ok()
             .unwrap();
@@ -436,6 +436,7 @@ fn a_request_that_breaks_the_service_breaks_nothing_else() {
 #[test]
 fn the_slack_lets_the_largest_message_through() {
     assert!(
-        wire::SLACK >= prost::encoding::encoded_len_varint(u64::MAX) + prost::encoding::key_len(1)
+        wire::PAYLOAD_OVERHEAD
+            >= prost::encoding::encoded_len_varint(u64::MAX) + prost::encoding::key_len(1)
     );
 }

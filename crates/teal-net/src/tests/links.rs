@@ -10,7 +10,7 @@ struct Way {
     address: SocketAddr,
     is_silent: Arc<AtomicBool>,
     connections: Arc<AtomicUsize>,
-    /// That were sent, in both directions together.
+    /// The bytes that were sent, in both directions together.
     bytes: Arc<AtomicUsize>,
 }
 
@@ -118,9 +118,9 @@ fn a_call_on_a_silent_link_ends_by_its_deadline_and_the_next_takes_a_new_one() {
     let channel = world.channel_to(way.address, &identity, ChannelOptions::default());
     channel.call(b"hi", LONG).unwrap();
     way.set_silent(true);
-    let (start, deadline) = (SystemClock.monotonic(), Duration::from_millis(300));
+    let (start, deadline) = (SystemClock.monotonic_time(), Duration::from_millis(300));
     words!(channel.call(b"hello?", deadline), Unreachable);
-    let took = SystemClock.monotonic() - start;
+    let took = SystemClock.monotonic_time() - start;
     assert!(
         took >= deadline && took < deadline + Duration::from_secs(5),
         "{took:?}"
@@ -141,12 +141,12 @@ fn a_link_that_falls_silent_is_noticed_long_before_the_deadline() {
     };
     let channel = world.channel_to(way.address, &identity, options);
     std::thread::scope(|scope| {
-        let start = SystemClock.monotonic();
+        let start = SystemClock.monotonic_time();
         let call = scope.spawn(|| channel.call(WAIT, LONG * 10));
         world.waiting.recv_timeout(LONG).unwrap();
         way.set_silent(true);
         words!(call.join().unwrap(), Unreachable);
-        assert!(SystemClock.monotonic() - start < LONG);
+        assert!(SystemClock.monotonic_time() - start < LONG);
     });
     way.set_silent(false);
     channel.call(b"back", LONG).unwrap();
@@ -188,10 +188,10 @@ fn the_place_of_a_machine_that_went_silent_is_given_back() {
     let after = world.channel(&identity);
     words!(after.call(b"moved", LONG), Busy);
     way.set_silent(true);
-    let (start, mut moved) = (SystemClock.monotonic(), false);
-    while !moved && SystemClock.monotonic() - start < LONG {
-        // Who found no place is closed as a stranger after a while, and asks again on a new
-        // connection.
+    let (start, mut moved) = (SystemClock.monotonic_time(), false);
+    while !moved && SystemClock.monotonic_time() - start < LONG {
+        // A connection without a place is closed as a stranger after a while, and the client asks
+        // again on a new connection.
         moved = world.channel(&identity).call(b"moved", LONG).is_ok();
     }
     assert!(moved);
@@ -212,7 +212,7 @@ fn an_idle_channel_sends_nothing() {
     );
     let other = world.channel(&world.enrolled(2));
     channel.call(b"hi", LONG).unwrap();
-    // What belongs to that call is sent in the first of these times; nothing is in the second.
+    // The bytes of that call are sent in the first of these times; nothing is sent in the second.
     words!(other.call(WAIT, keep_alive * 3), Unreachable);
     let sent = way.bytes.load(Ordering::SeqCst);
     words!(other.call(WAIT, keep_alive * 3), Unreachable);
@@ -277,7 +277,7 @@ fn a_delay_is_added_to_the_way_there_and_back() {
             ..ChannelOptions::default()
         },
     );
-    let start = SystemClock.monotonic();
+    let start = SystemClock.monotonic_time();
     channel.call(b"hi", LONG).unwrap();
-    assert!(SystemClock.monotonic() - start >= delay * 2);
+    assert!(SystemClock.monotonic_time() - start >= delay * 2);
 }

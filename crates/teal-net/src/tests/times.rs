@@ -4,7 +4,7 @@ use super::*;
 use teal_types::Timestamp;
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// A client whose clock is wrong in either direction.
+/// The times of clients with clocks that are wrong in either direction.
 const CLOCKS: [Timestamp; 2] = [Timestamp::new(0, 0), Timestamp::new(1 << 40, 0)];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who is believed to be who.
+//! The proof of identities on both sides.
 
 use super::*;
 use crate::fingerprint::Fingerprint;
@@ -40,7 +40,7 @@ fn an_identity_kept_on_the_disk_is_the_same_and_for_its_owner_only() {
     identity.save(dir.path()).unwrap();
     let loaded = ClientIdentity::load(dir.path()).unwrap();
     assert_eq!(
-        (loaded.peer(), loaded.server(), loaded.expires()),
+        (loaded.peer(), loaded.server_fingerprint(), loaded.expires()),
         (
             identity.peer(),
             world.identity().fingerprint(),
@@ -154,7 +154,10 @@ fn a_server_of_another_fingerprint_gets_no_token() {
             replica: ReplicaNo::new(1),
         },
     );
-    let (address, wrong) = (world.address().to_string(), Fingerprint::of(b"another"));
+    let (address, wrong) = (
+        world.address().to_string(),
+        Fingerprint::of_certificate(b"another"),
+    );
     let words = words!(
         crate::enrol(world.runtime(), &address, &wrong, "t", "pc", LONG),
         Certificate
@@ -172,11 +175,13 @@ fn a_client_s_certificate_does_not_make_a_server() {
     let (thief, victim) = (world.enrolled(1), world.enrolled(2));
     thief.save(dir.path()).unwrap();
     let file = dir.path().join("client.pem");
-    let kept = crate::keep::IdentityFile::read(&file, &[]).unwrap();
-    let authority = crate::keep::IdentityFile::read(&world.dir.path().join("authority.pem"), &[])
-        .unwrap()
-        .certificate;
-    let config = tls::server(&authority, kept.certificate, PrivateKeyDer::from(kept.key)).unwrap();
+    let kept = crate::identity_file::IdentityFile::read(&file, &[]).unwrap();
+    let authority =
+        crate::identity_file::IdentityFile::read(&world.dir.path().join("authority.pem"), &[])
+            .unwrap()
+            .certificate;
+    let config =
+        tls::server_config(&authority, kept.certificate, PrivateKeyDer::from(kept.key)).unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     let listener = world
         .runtime()
@@ -260,7 +265,7 @@ fn a_revoked_machine_hears_why_at_its_next_request() {
 #[test]
 fn without_a_certificate_one_can_do_nothing_but_enrol() {
     let world = World::default();
-    let config = tls::client(world.identity().fingerprint(), None).unwrap();
+    let config = tls::client_config(world.identity().fingerprint(), None).unwrap();
     let answers = world.runtime().block_on(async {
         let (address, options) = (world.address().to_string(), ChannelOptions::default());
         let link = crate::channel::connection::ClientConnection::connect(
@@ -272,22 +277,22 @@ fn without_a_certificate_one_can_do_nothing_but_enrol() {
         .await
         .unwrap();
         let call = link
-            .unary::<_, Payload>(wire::CALL, Payload::default(), 1000)
+            .call_unary::<_, Payload>(wire::CALL, Payload::default(), 1000)
             .await
             .ok()
             .unwrap();
         let renew = link
-            .unary::<_, CertifiedKey>(wire::RENEW, RenewRequest::default(), 1000)
+            .call_unary::<_, CertifiedKey>(wire::RENEW, RenewRequest::default(), 1000)
             .await
             .ok()
             .unwrap();
         let key = link
-            .unary::<_, CertifiedKey>(wire::ENROL, wire::EnrolRequest::default(), 1000)
+            .call_unary::<_, CertifiedKey>(wire::ENROL, wire::EnrolRequest::default(), 1000)
             .await
             .ok()
             .unwrap();
         let other = link
-            .unary::<_, Payload>("/teal.v1.Teal/Other", Payload::default(), 1000)
+            .call_unary::<_, Payload>("/teal.v1.Teal/Other", Payload::default(), 1000)
             .await
             .ok()
             .unwrap();

@@ -34,29 +34,29 @@ fn well_formed() -> impl Strategy<Value = Acl> {
         perm(),
     )
         .prop_map(|(u, users, g, groups, m, o)| {
-            let mut list = vec![Entry {
-                tag: Tag::Owner,
+            let mut list = vec![AclEntry {
+                tag: AclTag::Owner,
                 perm: u,
             }];
-            list.extend(users.iter().map(|&(id, perm)| Entry {
-                tag: Tag::User(id),
+            list.extend(users.iter().map(|&(id, perm)| AclEntry {
+                tag: AclTag::User(id),
                 perm,
             }));
-            list.push(Entry {
-                tag: Tag::OwningGroup,
+            list.push(AclEntry {
+                tag: AclTag::OwningGroup,
                 perm: g,
             });
-            list.extend(groups.iter().map(|&(id, perm)| Entry {
-                tag: Tag::Group(id),
+            list.extend(groups.iter().map(|&(id, perm)| AclEntry {
+                tag: AclTag::Group(id),
                 perm,
             }));
             let mask = m.or((users.len() + groups.len() > 0).then_some(7));
-            list.extend(mask.map(|perm| Entry {
-                tag: Tag::Mask,
+            list.extend(mask.map(|perm| AclEntry {
+                tag: AclTag::Mask,
                 perm,
             }));
-            list.push(Entry {
-                tag: Tag::Other,
+            list.push(AclEntry {
+                tag: AclTag::Other,
                 perm: o,
             });
             Acl::new(list).expect("made by the rules")
@@ -72,26 +72,26 @@ fn grants(
     groups: &BTreeSet<u32>,
     wanted: u16,
 ) -> bool {
-    let find = |tag: Tag| acl.0.iter().find(|e| e.tag == tag).map(|e| e.perm);
-    let mask = find(Tag::Mask).unwrap_or(7);
+    let find = |tag: AclTag| acl.0.iter().find(|e| e.tag == tag).map(|e| e.perm);
+    let mask = find(AclTag::Mask).unwrap_or(7);
     let has = |perm: u16| perm & wanted == wanted;
     if user == owner {
-        return has(find(Tag::Owner).expect("required"));
+        return has(find(AclTag::Owner).expect("required"));
     }
-    if let Some(perm) = find(Tag::User(user)) {
+    if let Some(perm) = find(AclTag::User(user)) {
         return has(perm & mask);
     }
     let of_groups: Vec<u16> = acl
         .0
         .iter()
         .filter_map(|e| match e.tag {
-            Tag::OwningGroup => groups.contains(&group).then_some(e.perm),
-            Tag::Group(id) => groups.contains(&id).then_some(e.perm),
+            AclTag::OwningGroup => groups.contains(&group).then_some(e.perm),
+            AclTag::Group(id) => groups.contains(&id).then_some(e.perm),
             _ => None,
         })
         .collect();
     if of_groups.is_empty() {
-        return has(find(Tag::Other).expect("required"));
+        return has(find(AclTag::Other).expect("required"));
     }
     of_groups.into_iter().any(|perm| has(perm & mask))
 }
@@ -138,10 +138,10 @@ proptest! {
     fn the_mode_is_what_was_set(acl in well_formed(), mode in 0u16..0o1000) {
         let mut changed = acl.clone();
         changed.set_mode(mode);
-        prop_assert_eq!(changed.mode(), mode);
+        prop_assert_eq!(changed.permission_bits(), mode);
         prop_assert_eq!(changed.is_mode(), acl.is_mode());
-        let named = |acl: &Acl| -> Vec<Entry> {
-            acl.0.iter().filter(|e| matches!(e.tag, Tag::User(_) | Tag::Group(_))).copied().collect()
+        let named = |acl: &Acl| -> Vec<AclEntry> {
+            acl.0.iter().filter(|e| matches!(e.tag, AclTag::User(_) | AclTag::Group(_))).copied().collect()
         };
         prop_assert_eq!(named(&changed), named(&acl));
     }
@@ -152,7 +152,7 @@ proptest! {
         let entries = [(1, mode >> 6, 0), (4, mode >> 3 & 7, 0), (32, mode & 7, 0)];
         let acl = decode(&entries).expect("well-formed").expect("has entries");
         prop_assert!(acl.is_mode());
-        prop_assert_eq!(acl.mode(), mode);
+        prop_assert_eq!(acl.permission_bits(), mode);
         let groups = if member { BTreeSet::from([9]) } else { BTreeSet::new() };
         let class = if user == 1 { mode >> 6 } else if member { mode >> 3 } else { mode };
         prop_assert_eq!(grants(&acl, 1, 9, user, &groups, wanted), class & wanted == wanted);
@@ -164,16 +164,16 @@ proptest! {
     fn nobody_inherits_more_than_was_given_or_asked_for(
         acl in well_formed(), mode in 0u16..0o1000, user in 0u32..8, groups in proptest::collection::btree_set(0u32..8, 0..4), wanted in 1u16..8
     ) {
-        let made = acl.inherited(mode);
-        prop_assert_eq!(made.mode(), acl.mode() & mode);
+        let made = acl.inherited_by(mode);
+        prop_assert_eq!(made.permission_bits(), acl.permission_bits() & mode);
         let (owner, group) = (1, 2);
         let granted = grants(&made, owner, group, user, &groups, wanted);
         let given = grants(&acl, owner, group, user, &groups, wanted);
         let is_other = user != owner
             && made.0.iter().all(|e| match e.tag {
-                Tag::User(id) => id != user,
-                Tag::Group(id) => !groups.contains(&id),
-                Tag::OwningGroup => !groups.contains(&group),
+                AclTag::User(id) => id != user,
+                AclTag::Group(id) => !groups.contains(&id),
+                AclTag::OwningGroup => !groups.contains(&group),
                 _ => true,
             });
         let class = if user == owner { mode >> 6 } else if is_other { mode } else { mode >> 3 };
@@ -234,7 +234,7 @@ fn each_malformation_has_its_error_number() {
 fn a_mask_hides_the_group_in_the_mode() {
     let acl = decode(&[(1, 6, 0), (2, 7, 5), (4, 4, 0), (16, 5, 0), (32, 0, 0)]);
     let mut acl = acl.expect("well-formed").expect("has entries");
-    assert_eq!((acl.mode(), acl.is_mode()), (0o650, false));
+    assert_eq!((acl.permission_bits(), acl.is_mode()), (0o650, false));
     acl.set_mode(0o421);
     assert_eq!(
         acl.encode(),

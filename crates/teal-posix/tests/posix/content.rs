@@ -2,7 +2,7 @@
 
 use crate::fixture::{CALLER, ROOT, Volume, refused};
 use rustix::io::Errno;
-use teal_posix::{FallocateMode, Seek, WRITE_STEP, WriteFlags};
+use teal_posix::{FallocateMode, SeekTarget, WRITE_STEP, WriteFlags};
 use teal_types::limits::FILE_MAX;
 
 #[test]
@@ -29,7 +29,7 @@ fn only_files_have_content() {
             refused(v.client.write(no, 0, b"x", WriteFlags::default())),
             errno
         );
-        assert_eq!(refused(v.client.seek(no, 0, Seek::Data)), errno);
+        assert_eq!(refused(v.client.seek(no, 0, SeekTarget::Data)), errno);
         assert_eq!(
             refused(v.client.fallocate(no, FallocateMode::PunchHole, 0, 1)),
             errno
@@ -68,13 +68,19 @@ fn files_end_at_their_limit() {
     for offset in [FILE_MAX, u64::MAX] {
         assert_eq!(refused(write(offset)), Errno::FBIG);
         assert_eq!(v.client.read(f, offset, 4).unwrap(), b"");
-        assert_eq!(refused(v.client.seek(f, offset, Seek::Hole)), Errno::NXIO);
+        assert_eq!(
+            refused(v.client.seek(f, offset, SeekTarget::Hole)),
+            Errno::NXIO
+        );
         assert_eq!(
             refused(v.client.fallocate(f, FallocateMode::PunchHole, offset, 4)),
             Errno::FBIG
         );
     }
-    assert_eq!(v.client.seek(f, 0, Seek::Data).unwrap(), FILE_MAX - 4096);
+    assert_eq!(
+        v.client.seek(f, 0, SeekTarget::Data).unwrap(),
+        FILE_MAX - 4096
+    );
     v.client.unlink(ROOT, b"f").unwrap();
     assert_eq!(v.client.status().unwrap().space.objects, 1);
 }
@@ -115,10 +121,13 @@ fn zeroing_makes_holes_that_can_be_sought() {
         .fallocate(f, FallocateMode::from_flags(16).unwrap(), 40_960 - 10, 4106)
         .unwrap();
     assert_eq!(v.attr(f).size, 40_960 + 4096);
-    assert_eq!(v.client.seek(f, 0, Seek::Hole).unwrap(), 8192);
-    assert_eq!(v.client.seek(f, 9000, Seek::Data).unwrap(), 16_384);
-    assert_eq!(v.client.seek(f, 16_384, Seek::Hole).unwrap(), 40_960);
-    assert_eq!(refused(v.client.seek(f, 40_960, Seek::Data)), Errno::NXIO);
+    assert_eq!(v.client.seek(f, 0, SeekTarget::Hole).unwrap(), 8192);
+    assert_eq!(v.client.seek(f, 9000, SeekTarget::Data).unwrap(), 16_384);
+    assert_eq!(v.client.seek(f, 16_384, SeekTarget::Hole).unwrap(), 40_960);
+    assert_eq!(
+        refused(v.client.seek(f, 40_960, SeekTarget::Data)),
+        Errno::NXIO
+    );
     let bytes = v.client.read(f, 0, 50_000).unwrap();
     let expected = |at| !(8192..16_384).contains(&at) && at < 40_950;
     assert!(

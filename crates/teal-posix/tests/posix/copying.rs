@@ -47,16 +47,16 @@ fn little_that_is_not_committed_is_copied_and_much_is_committed_first() {
     let (f, g) = (v.file(ROOT, "f"), v.file(ROOT, "g"));
     let data = bytes(1, 3 << 20);
     v.write(f, 0, &data[..100_000]);
-    let batches = || v.client.store().counts().batches;
+    let batches = || v.client.store().counter_values().batches;
     let before = batches();
     assert_eq!(copy(&v.client, (f, 0), (g, 0), 100_000), 100_000);
     assert_eq!(batches(), before, "24 blocks are no reason for a barrier");
     assert_eq!(v.client.read(g, 0, 200_000).unwrap(), data[..100_000]);
     v.client.sync().unwrap();
     v.write(f, 0, &data);
-    let before = v.client.store().counts();
+    let before = v.client.store().counter_values();
     assert_eq!(copy(&v.client, (f, 0), (g, 0), 3 << 20), 3 << 20);
-    let after = v.client.store().counts();
+    let after = v.client.store().counter_values();
     assert_eq!(
         (
             after.batches - before.batches,
@@ -66,7 +66,7 @@ fn little_that_is_not_committed_is_copied_and_much_is_committed_first() {
     );
     v.client.sync().unwrap();
     assert_eq!(
-        v.client.store().counts().bytes_data,
+        v.client.store().counter_values().bytes_data,
         after.bytes_data,
         "the copy has no content of its own"
     );
@@ -80,7 +80,7 @@ fn much_shared_content_is_given_back_in_steps() {
     let (f, g) = (v.file(ROOT, "f"), v.file(ROOT, "g"));
     let data = bytes(2, 6 << 20);
     v.write(f, 0, &data);
-    let ops = |v: &Volume| v.client.store().counts().ops;
+    let ops = |v: &Volume| v.client.store().counter_values().ops;
     assert_eq!(copy(&v.client, (f, 0), (g, 0), 6 << 20), 6 << 20);
     let before = ops(&v);
     v.client
@@ -220,7 +220,7 @@ fn many_copy_from_one_file_while_the_store_commits_and_cleans() {
     let content = bytes(4, 2 << 20);
     v.write(base, 0, &content);
     let mine: Vec<_> = (0..4).map(|n| v.file(ROOT, &format!("f{n}"))).collect();
-    let settings = teal_log::Settings {
+    let settings = teal_log::StoreSettings {
         clean_below_percent: 100,
         ..v.client.store().settings()
     };
@@ -248,9 +248,9 @@ fn many_copy_from_one_file_while_the_store_commits_and_cleans() {
         done.into_iter().for_each(|worker| worker.unwrap());
     });
     assert!(
-        v.client.store().counts().bytes_shared > 10 << 20,
+        v.client.store().counter_values().bytes_shared > 10 << 20,
         "{:?}",
-        v.client.store().counts()
+        v.client.store().counter_values()
     );
     assert!(v.client.read(base, 0, 4 << 20).unwrap() == content);
     check(&v);

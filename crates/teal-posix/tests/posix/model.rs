@@ -5,14 +5,14 @@ use crate::fixture::Volume;
 use crate::target::ClientTarget;
 use std::time::Duration;
 use teal_testkit::Rng;
-use teal_testkit::model::Model;
-use teal_testkit::ops::{FsOp, Target, Weights, generate};
+use teal_testkit::model::ReferenceModel;
+use teal_testkit::ops::{FsOp, OpTarget, OpWeights, generate_op};
 
 const OPS: usize = 2_000;
 const SEEDS: u64 = 12;
 
 /// Something that must not change what programs see.
-fn disturb(rng: &mut Rng, target: &mut ClientTarget, model: &mut Model) {
+fn disturb(rng: &mut Rng, target: &mut ClientTarget, model: &mut ReferenceModel) {
     let client = &target.volume.client;
     match rng.below(200) {
         0..8 => client.sync().unwrap(),
@@ -52,12 +52,12 @@ fn disturb(rng: &mut Rng, target: &mut ClientTarget, model: &mut Model) {
 }
 
 fn compare(seed: u64) -> Result<(), String> {
-    let (mut target, mut model) = (ClientTarget::new(Volume::new()), Model::new());
+    let (mut target, mut model) = (ClientTarget::new(Volume::new()), ReferenceModel::new());
     let mut rng = Rng::new(seed);
     let mut fate = rng.fork();
     let mut errors = 0;
     for n in 0..OPS {
-        let op = generate(&mut rng, &model, &Weights::default());
+        let op = generate_op(&mut rng, &model, &OpWeights::default());
         let (said, expected) = (target.apply(&op), model.apply(&op));
         if said != expected {
             return Err(format!(
@@ -82,7 +82,7 @@ fn compare(seed: u64) -> Result<(), String> {
     );
     println!(
         "seed {seed}: {} bytes shared since the last opening",
-        target.volume.client.store().counts().bytes_shared
+        target.volume.client.store().counter_values().bytes_shared
     );
     Ok(())
 }

@@ -44,12 +44,12 @@ fn idle_means_no_io() {
         None,
         "nothing is due until something changes"
     );
-    let before = v.client.store().counts();
+    let before = v.client.store().counter_values();
     for _ in 0..100 {
         v.clock.advance(Duration::from_secs(60));
         v.client.step();
     }
-    let after = v.client.store().counts();
+    let after = v.client.store().counter_values();
     assert_eq!(
         (before.writes, before.reads, before.barriers),
         (after.writes, after.reads, after.barriers)

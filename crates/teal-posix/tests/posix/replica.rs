@@ -7,7 +7,7 @@ use teal_device::{Upstream, UpstreamError};
 use teal_env::MemDisk;
 use teal_log::{MkfsOptions, OpenOptions, Store};
 use teal_posix::{Caller, FileSystem, FileSystemOptions, SetAttrRequest, WriteFlags};
-use teal_proto::{Reply, Request};
+use teal_proto::{ClientRequest, ServerReply};
 use teal_replica::UpstreamOptions;
 use teal_testkit::{SeededEntropy, SimClock};
 
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 struct Away;
 
 impl Upstream for Away {
-    fn call(&self, _: &Request, _: Duration) -> Result<Reply, UpstreamError> {
+    fn call(&self, _: &ClientRequest, _: Duration) -> Result<ServerReply, UpstreamError> {
         Err(UpstreamError::Unreachable("away".into()))
     }
 }

@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_posix::{
-    FallocateMode, FileSystem, FsError, RenameMode, Seek, SetAttrRequest, TimeChange, WriteFlags,
-    XattrMode,
+    FallocateMode, FileSystem, FsError, RenameMode, SeekTarget, SetAttrRequest, TimeChange,
+    WriteFlags, XattrMode,
 };
-use teal_testkit::model::{RenameMode as Renaming, XattrMode as Setting};
-use teal_testkit::ops::{FsOp, Target};
-use teal_testkit::tree::{Content, Node, Tree};
+use teal_testkit::model::{RenameKind as Renaming, XattrFlag as Setting};
+use teal_testkit::ops::{FsOp, OpTarget};
+use teal_testkit::tree::{FileContent, TreeNode, TreeSnapshot};
 use teal_types::{Attr, BLOCK, FileType, ObjectNo};
 
 pub(crate) struct ClientTarget {
@@ -244,16 +244,16 @@ impl ClientTarget {
     }
 
     /// Reads everything, and checks that what is no hole is found by seeking.
-    fn content(&self, no: ObjectNo) -> Content {
+    fn content(&self, no: ObjectNo) -> FileContent {
         let size = self.volume.attr(no).size;
         let (mut all, mut found) = (
-            Content {
+            FileContent {
                 size,
-                ..Content::default()
+                ..FileContent::default()
             },
-            Content {
+            FileContent {
                 size,
-                ..Content::default()
+                ..FileContent::default()
             },
         );
         let mut at = 0;
@@ -263,17 +263,17 @@ impl ClientTarget {
             bytes
                 .chunks(BLOCK as usize)
                 .zip(at / BLOCK..)
-                .for_each(|(block, n)| all.add(n, block));
+                .for_each(|(block, n)| all.add_block(n, block));
             at += bytes.len() as u64;
         }
         at = 0;
         loop {
-            match self.client().seek(no, at, Seek::Data) {
+            match self.client().seek(no, at, SeekTarget::Data) {
                 Ok(data) => at = data / BLOCK * BLOCK,
                 Err(FsError::BehindEnd) => break,
                 Err(e) => panic!("seeking in {no}: {e}"),
             }
-            found.add(
+            found.add_block(
                 at / BLOCK,
                 &self.client().read(no, at, BLOCK as usize).unwrap(),
             );
@@ -283,14 +283,14 @@ impl ClientTarget {
         all
     }
 
-    fn node(&self, attr: &Attr, same_as: PathBuf) -> Node {
+    fn node(&self, attr: &Attr, same_as: PathBuf) -> TreeNode {
         let no = attr.object;
         let names = self.client().listxattr(&CALLER, no).unwrap();
         let value = |name: Vec<u8>| {
             let value = self.client().getxattr(no, &name).unwrap();
             (name, value)
         };
-        Node {
+        TreeNode {
             kind: attr.kind,
             perm: u32::from(attr.perm),
             uid: attr.uid,
@@ -300,7 +300,7 @@ impl ClientTarget {
             content: if attr.kind == FileType::File {
                 self.content(no)
             } else {
-                Content::default()
+                FileContent::default()
             },
             target: if attr.kind == FileType::Symlink {
                 self.client().readlink(no).unwrap()
@@ -344,7 +344,7 @@ impl ClientTarget {
     }
 }
 
-impl Target for ClientTarget {
+impl OpTarget for ClientTarget {
     fn apply(&mut self, op: &FsOp) -> Done {
         match op {
             FsOp::Create { .. }
@@ -373,7 +373,7 @@ impl Target for ClientTarget {
             | FsOp::SetXattr { .. }
             | FsOp::RemoveXattr { .. } => self.attributes(op),
             FsOp::Write { path, offset, data } => {
-                self.write(self.file(path)?, *offset, &data.bytes())
+                self.write(self.file(path)?, *offset, &data.to_bytes())
             }
             FsOp::Truncate { path, size } => self.truncate(self.file(path)?, *size),
             FsOp::Punch { path, offset, len } => done(self.client().fallocate(
@@ -395,19 +395,19 @@ impl Target for ClientTarget {
                 Ok(())
             }
             FsOp::WriteOpen { slot, offset, data } => {
-                self.write(self.open(*slot)?, *offset, &data.bytes())
+                self.write(self.open(*slot)?, *offset, &data.to_bytes())
             }
             FsOp::TruncateOpen { slot, size } => self.truncate(self.open(*slot)?, *size),
             FsOp::Close { slot } => self.close(*slot),
         }
     }
 
-    fn snapshot(&mut self) -> Tree {
+    fn snapshot(&mut self) -> TreeSnapshot {
         let mut paths = vec![(PathBuf::new(), ROOT)];
         self.list(ROOT, Path::new(""), ROOT, &mut paths);
         paths.sort();
         let mut first = BTreeMap::new();
-        let mut tree = Tree::default();
+        let mut tree = TreeSnapshot::default();
         for (path, no) in paths {
             let same_as = first.entry(no).or_insert_with(|| path.clone()).clone();
             tree.nodes

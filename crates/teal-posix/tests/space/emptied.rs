@@ -182,7 +182,7 @@ impl Life {
             Crowd::Tiny => self.make_file(dir, name, 1 + self.made.ilog10() as usize),
             Crowd::Dirs => self.make_dir(dir, name),
             Crowd::Large => {
-                let len = self.rng.index(4 << 20);
+                let len = self.rng.pick_index(4 << 20);
                 self.make_file(dir, name, len)
             }
             Crowd::Mixed => self.make_any(dir, name),
@@ -241,7 +241,7 @@ impl Life {
                 Ok(())
             }
             _ => {
-                let len = self.rng.index(6000);
+                let len = self.rng.pick_index(6000);
                 self.make_file(dir, name, len)
             }
         }
@@ -253,7 +253,7 @@ impl Life {
         for _ in 0..blocks / 2 {
             let Some(no) = self
                 .items
-                .get(self.rng.index(self.items.len()))
+                .get(self.rng.pick_index(self.items.len()))
                 .and_then(|item| item.file)
             else {
                 continue;

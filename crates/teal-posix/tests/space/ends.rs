@@ -39,6 +39,6 @@ impl Run {
             self.clock.advance(Duration::from_secs(1));
             self.client.step();
         }
-        self.client.store().counts()
+        self.client.store().counter_values()
     }
 }

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Disk, MemDisk};
-use teal_log::{CheckOptions, Counts, MkfsOptions, OpenOptions, Space, Store};
+use teal_log::{CheckOptions, Counts, MkfsOptions, OpenOptions, SpaceStatus, Store};
 use teal_posix::{Caller, FileSystem, FileSystemOptions, FsError, WriteFlags};
 use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{BLOCK, ObjectNo};
@@ -141,7 +141,7 @@ impl Run {
         assert!(report.is_clean(), "{:?}: {:#?}", self.load, report.problems);
     }
 
-    pub(crate) fn space(&self) -> Space {
+    pub(crate) fn space(&self) -> SpaceStatus {
         self.client.store().space()
     }
 
@@ -252,7 +252,7 @@ impl Run {
     /// One write of the load.
     pub(crate) fn change(&mut self) -> Result<(), FsError> {
         if self.load.pattern == Pattern::Files {
-            let at = self.rng.index(self.small.len());
+            let at = self.rng.pick_index(self.small.len());
             let (dir, name, _) = self.small.swap_remove(at);
             self.client
                 .unlink(dir, format!("small-{name}").as_bytes())?;
@@ -260,9 +260,9 @@ impl Run {
         }
         let hot = (self.files.len() / 10).max(1);
         let file = match self.load.pattern {
-            Pattern::HotCold if self.rng.chance(0.9) => self.rng.index(hot),
-            Pattern::HotCold => hot + self.rng.index(self.files.len() - hot),
-            _ => self.rng.index(self.files.len()),
+            Pattern::HotCold if self.rng.chance(0.9) => self.rng.pick_index(hot),
+            Pattern::HotCold => hot + self.rng.pick_index(self.files.len() - hot),
+            _ => self.rng.pick_index(self.files.len()),
         };
         let at = self.rng.below(self.load.file / self.load.io as u64) * self.load.io as u64;
         self.write(self.files[file], at, self.load.io)
@@ -270,14 +270,14 @@ impl Run {
 
     /// Writes this many bytes, and says what that took.
     pub(crate) fn spend(&mut self, bytes: u64) -> Spent {
-        let (from, before) = (self.written, self.client.store().counts());
+        let (from, before) = (self.written, self.client.store().counter_values());
         while self.written < from + bytes {
             self.change()
                 .unwrap_or_else(|e| panic!("{e}: {:?}", self.space()));
         }
         Spent {
             user: self.written - from,
-            counts: self.client.store().counts().since(&before),
+            counts: self.client.store().counter_values().since(&before),
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Disk, MemDisk};
-use teal_log::{CheckOptions, Cost, MkfsOptions, OpenOptions, Settings, Store};
+use teal_log::{CheckOptions, Cost, MkfsOptions, OpenOptions, Store, StoreSettings};
 use teal_posix::{
     Caller, FallocateMode, FileSystem, FileSystemOptions, FsError, SetAttrRequest, WriteFlags,
     XattrMode,
@@ -74,10 +74,10 @@ struct Life {
 
 fn open(disk: &Arc<MemDisk>, clock: &SimClock, rng: &mut Rng) -> Arc<FileSystem> {
     let disk: Arc<dyn Disk> = Arc::clone(disk) as _;
-    let settings = Settings {
+    let settings = StoreSettings {
         cached_objects: 256,
         batch_bytes: *rng.pick(&[1 << 20, 16 << 20]),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let options = OpenOptions {
         settings,
@@ -148,7 +148,7 @@ pub(crate) fn live(plan: Plan) -> Seen {
 
 impl Life {
     fn turn(&mut self, turn: u64) {
-        let before = self.client.store().counts().bytes_written;
+        let before = self.client.store().counter_values().bytes_written;
         let reopens = self.rng.below(self.plan.ops / 8) == 0;
         if reopens {
             let clean = self.rng.chance(0.5);
@@ -175,7 +175,7 @@ impl Life {
                 .tick()
                 .unwrap_or_else(|e| panic!("{:?}, turn {turn}: tick: {e}", self.plan));
         }
-        let written = self.client.store().counts().bytes_written - before;
+        let written = self.client.store().counter_values().bytes_written - before;
         self.seen.most_written = self.seen.most_written.max(written);
         assert!(
             written < MOST_WRITTEN * (self.plan.mib << 20),
@@ -249,7 +249,7 @@ impl Life {
     fn length(&mut self) -> usize {
         let largest = self.plan.largest;
         if self.plan.small && self.rng.chance(0.95) {
-            return self.rng.index(6000);
+            return self.rng.pick_index(6000);
         }
         *self
             .rng
@@ -257,7 +257,7 @@ impl Life {
     }
 
     fn create(&mut self) -> Result<(), FsError> {
-        let (dir, name) = (self.rng.index(DIRS), self.name());
+        let (dir, name) = (self.rng.pick_index(DIRS), self.name());
         let attr = self
             .client
             .create(&CALLER, self.dirs[dir], &name, 0o644, true)?;
@@ -283,7 +283,7 @@ impl Life {
     }
 
     fn pick(&mut self) -> Option<usize> {
-        (!self.files.is_empty()).then(|| self.rng.index(self.files.len()))
+        (!self.files.is_empty()).then(|| self.rng.pick_index(self.files.len()))
     }
 
     /// Small pieces in the midst of large files: what wears the maps most.
@@ -350,7 +350,7 @@ impl Life {
 
     fn rename(&mut self) -> Result<(), FsError> {
         let Some(at) = self.pick() else { return Ok(()) };
-        let (to, name) = (self.rng.index(DIRS), self.name());
+        let (to, name) = (self.rng.pick_index(DIRS), self.name());
         let file = self.files[at].clone();
         let mode = teal_posix::RenameMode::NoReplace;
         self.client
@@ -361,7 +361,7 @@ impl Life {
 
     fn link(&mut self) -> Result<(), FsError> {
         let Some(at) = self.pick() else { return Ok(()) };
-        let (dir, name) = (self.rng.index(DIRS), self.name());
+        let (dir, name) = (self.rng.pick_index(DIRS), self.name());
         let file = self.files[at].clone();
         let attr = self.client.link(file.no, self.dirs[dir], &name)?;
         self.client.release(attr.object, 1);
@@ -371,7 +371,7 @@ impl Life {
 
     fn reopen(&mut self, clean: bool) {
         let plan = self.plan;
-        self.seen.cleaned += self.client.store().counts().segments_cleaned;
+        self.seen.cleaned += self.client.store().counter_values().segments_cleaned;
         if clean {
             self.client
                 .shutdown()
@@ -389,7 +389,7 @@ impl Life {
                 .store()
                 .begin(Cost::free())
                 .unwrap_or_else(|e| panic!("{plan:?}: orphan: {e}"));
-            op.lock(&[no]).unwrap().free(no).unwrap();
+            op.lock(&[no]).unwrap().free_object(no).unwrap();
         }
         let report = self
             .client

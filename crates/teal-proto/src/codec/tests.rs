@@ -1,18 +1,18 @@
 //! Messages survive the way; foreign bytes are refused in words.
 
 use super::*;
-use crate::{DeviceAsk, Hello, RefusalCode, Refused, Want};
+use crate::{DeviceRequest, Hello, RefusalCode, RefusalReply, WantedRange};
 use serde_bytes::ByteBuf;
 use teal_types::{
-    BatchNo, ChunkId, CommitSeq, ContentChange, Incarnation, Link, Name, ObjectNo, Op, Piece,
-    ServerIncarnation, Source, Timestamp,
+    BatchNo, ChunkId, CommitSeq, ContentChange, ContentPiece, HardLink, Incarnation, Name,
+    ObjectNo, Op, PieceSource, ServerIncarnation, Timestamp,
 };
 
 fn remove() -> Op {
     Op::Remove {
         object: ObjectNo::new(300),
         base: CommitSeq::new(7),
-        link: Link {
+        link: HardLink {
             dir: ObjectNo::ROOT,
             name: Name::new(b"a").unwrap(),
         },
@@ -22,7 +22,7 @@ fn remove() -> Op {
 
 #[test]
 fn the_bytes_of_protocol_3_are_pinned() {
-    let stage = Request::Stage {
+    let stage = ClientRequest::Stage {
         incarnation: Incarnation::new(1),
         batch: BatchNo::new(2),
         part: 0,
@@ -35,10 +35,10 @@ fn the_bytes_of_protocol_3_are_pinned() {
         bytes,
         [3, 0, 5, 1, 2, 0, 1, 1, 0xac, 2, 7, 1, 1, b'a', 1, 5]
     );
-    let pieces = vec![Piece {
+    let pieces = vec![ContentPiece {
         offset: 10,
         len: 3,
-        source: Source::Chunk {
+        source: PieceSource::Chunk {
             id: ChunkId::new([7; 32]),
             offset: 1,
         },
@@ -54,7 +54,7 @@ fn the_bytes_of_protocol_3_are_pinned() {
         base: CommitSeq::new(7),
         change,
     };
-    let bytes = encode_request(&Request::Stage {
+    let bytes = encode_request(&ClientRequest::Stage {
         incarnation: Incarnation::new(1),
         batch: BatchNo::new(2),
         part: 0,
@@ -67,7 +67,7 @@ fn the_bytes_of_protocol_3_are_pinned() {
         3, 0, 5, 1, 2, 0, 1, 7, 0xac, 2, 7, 10, 13, 2, 2, 1, 10, 3, 0,
     ];
     assert_eq!(bytes, [&head[..], &[7; 32], &[1]].concat());
-    let refused = Reply::Refused(Refused {
+    let refused = ServerReply::Refused(RefusalReply {
         code: RefusalCode::NoSpace,
         words: "full".into(),
     });
@@ -75,8 +75,8 @@ fn the_bytes_of_protocol_3_are_pinned() {
         encode_reply(&refused).unwrap(),
         [3, 0, 12, 2, 4, b'f', b'u', b'l', b'l']
     );
-    let read = Request::Read {
-        wants: vec![Want {
+    let read = ClientRequest::Read {
+        wants: vec![WantedRange {
             object: ObjectNo::ROOT,
             data_seq: CommitSeq::new(3),
             offset: 0,
@@ -87,7 +87,7 @@ fn the_bytes_of_protocol_3_are_pinned() {
         encode_request(&read).unwrap(),
         [3, 0, 9, 1, 1, 3, 0, 0x80, 1]
     );
-    let keep = Request::Keep {
+    let keep = ClientRequest::Keep {
         filter: 5,
         objects: vec![ObjectNo::ROOT, ObjectNo::new(300)],
         is_last: true,
@@ -96,7 +96,7 @@ fn the_bytes_of_protocol_3_are_pinned() {
         encode_request(&keep).unwrap(),
         [3, 0, 15, 5, 2, 1, 0xac, 2, 1]
     );
-    let pull = Request::Pull {
+    let pull = ClientRequest::Pull {
         incarnation: Incarnation::new(3),
         since: CommitSeq::new(4),
         digest: [7; 32],
@@ -107,32 +107,35 @@ fn the_bytes_of_protocol_3_are_pinned() {
     let bytes = [&[3, 0, 2, 3, 4][..], &[7; 32], &[5, 0, 6]].concat();
     assert_eq!(encode_request(&pull).unwrap(), bytes);
     assert_eq!(
-        encode_reply(&Reply::Kept { filter: 5 }).unwrap(),
+        encode_reply(&ServerReply::Kept { filter: 5 }).unwrap(),
         [3, 0, 13, 5]
     );
     assert_eq!(
-        encode_request(&Request::Devices(DeviceAsk::Detach { device: 300 })).unwrap(),
+        encode_request(&ClientRequest::Devices(DeviceRequest::Detach {
+            device: 300
+        }))
+        .unwrap(),
         [3, 0, 16, 3, 0xac, 2]
     );
     assert_eq!(
-        encode_reply(&Reply::Devices(Vec::new())).unwrap(),
+        encode_reply(&ServerReply::Devices(Vec::new())).unwrap(),
         [3, 0, 14, 0]
     );
-    let request = Request::ListPast {
+    let request = ClientRequest::ListPast {
         dir: ObjectNo::new(1),
         at: CommitSeq::new(300),
         after: None,
     };
     assert_eq!(encode_request(&request).unwrap(), [3, 0, 17, 1, 0xac, 2, 0]);
     assert_eq!(
-        encode_reply(&Reply::PastNames {
+        encode_reply(&ServerReply::PastNames {
             names: Some(Vec::new()),
             more: true
         })
         .unwrap(),
         [3, 0, 15, 1, 0, 1]
     );
-    let list = Request::List {
+    let list = ClientRequest::List {
         dirs: vec![(ObjectNo::ROOT, Some(Name::new(b"a").unwrap()))],
         ahead: 128,
     };
@@ -154,11 +157,11 @@ fn messages_survive_the_way() {
         device: "küche".into(),
     };
     for request in [
-        Request::Hello(hello),
-        Request::Put {
+        ClientRequest::Hello(hello),
+        ClientRequest::Put {
             chunks: vec![ByteBuf::from(vec![1; 70_000]), ByteBuf::new()],
         },
-        Request::Pull {
+        ClientRequest::Pull {
             incarnation: Incarnation::new(3),
             since: CommitSeq::new(1),
             digest: [0; 32],
@@ -166,7 +169,7 @@ fn messages_survive_the_way() {
             after: Some((ObjectNo::ROOT, CommitSeq::new(4))),
             wait_ms: 30_000,
         },
-        Request::Stage {
+        ClientRequest::Stage {
             incarnation: Incarnation::new(1),
             batch: BatchNo::new(1),
             part: 9,
@@ -182,7 +185,7 @@ fn messages_survive_the_way() {
 
 #[test]
 fn another_protocol_is_named() {
-    let mut bytes = encode_request(&Request::Bye).unwrap();
+    let mut bytes = encode_request(&ClientRequest::Bye).unwrap();
     bytes[0] = 9;
     assert_eq!(
         decode_request(&bytes),
@@ -197,7 +200,7 @@ fn another_protocol_is_named() {
 
 #[test]
 fn what_is_no_message_is_refused() {
-    let good = encode_request(&Request::Stage {
+    let good = encode_request(&ClientRequest::Stage {
         incarnation: Incarnation::new(1),
         batch: BatchNo::new(1),
         part: 0,
@@ -245,7 +248,7 @@ fn an_announced_length_is_not_believed() {
     );
     let chunks = vec![ByteBuf::from(vec![0; MESSAGE_MAX])];
     assert!(matches!(
-        encode_request(&Request::Put { chunks }),
+        encode_request(&ClientRequest::Put { chunks }),
         Err(CodecError::TooLarge { .. })
     ));
 }

@@ -1,8 +1,8 @@
 //! What a committed batch leaves dirty.
 
-use super::super::note::{DirtyContent, InFlight};
+use super::super::note::{ComponentsInFlight, DirtyContent};
 use super::*;
-use teal_types::{Attributes, BatchNo, FileType, Ranges};
+use teal_types::{BatchNo, ByteRanges, FileType, ReplicatedAttributes};
 
 fn seq(seq: u64) -> CommitSeq {
     CommitSeq::new(seq)
@@ -11,29 +11,34 @@ fn seq(seq: u64) -> CommitSeq {
 fn dirty_content(base: u64) -> DirtyContent {
     DirtyContent {
         base: seq(base),
-        cut: u64::MAX,
-        ranges: Ranges::default(),
+        least_size: u64::MAX,
+        ranges: ByteRanges::default(),
         tail: None,
     }
 }
 
 /// Returns what is dirty when a batch was committed at 5, and another has changed the rest of the
 /// object at `other`.
-fn left(dirty: Components, in_batch: Components, data_seq: u64, other: u64) -> Components {
-    let in_flight = Some(InFlight {
+fn left(
+    dirty: UnsentComponents,
+    in_batch: UnsentComponents,
+    data_seq: u64,
+    other: u64,
+) -> UnsentComponents {
+    let in_flight = Some(ComponentsInFlight {
         batch: BatchNo::FIRST,
-        part: in_batch,
-        sent: Vec::new(),
+        components: in_batch,
+        sent_names: Vec::new(),
     });
-    let mut note = Note {
+    let mut note = ObjectNote {
         dirty,
         in_flight,
-        ..Note::default()
+        ..ObjectNote::default()
     };
-    let version = Version {
+    let version = ObjectVersion {
         object: ObjectNo::new(20),
         kind: FileType::File,
-        attributes: Attributes::default(),
+        attributes: ReplicatedAttributes::default(),
         attr_seq: seq(other),
         size: 0,
         data_seq: seq(data_seq),
@@ -43,7 +48,7 @@ fn left(dirty: Components, in_batch: Components, data_seq: u64, other: u64) -> C
         xattrs: Vec::new(),
         xattr_seq: seq(other),
     };
-    acknowledge(
+    acknowledge_components(
         &mut note,
         &version,
         Some(CommittedBatch {
@@ -60,24 +65,24 @@ fn left(dirty: Components, in_batch: Components, data_seq: u64, other: u64) -> C
 #[test]
 fn what_others_changed_behind_a_batch_meets_the_conflict_though_the_position_has_passed_both() {
     let name = b"user.x".to_vec();
-    let dirty = Components {
+    let dirty = UnsentComponents {
         data: Some(dirty_content(8)),
         attributes: Some(seq(8)),
         xattrs: vec![(name.clone(), seq(8))],
-        ..Components::default()
+        ..UnsentComponents::default()
     };
-    let created = Components {
+    let created = UnsentComponents {
         created: true,
-        ..Components::default()
+        ..UnsentComponents::default()
     };
-    let set = Components {
+    let set = UnsentComponents {
         data: Some(dirty_content(3)),
         attributes: Some(seq(3)),
         xattrs: vec![(name, seq(3))],
-        ..Components::default()
+        ..UnsentComponents::default()
     };
     for (in_batch, least) in [(created, seq(5)), (set, seq(3))] {
-        let Components {
+        let UnsentComponents {
             data,
             attributes,
             xattrs,
@@ -92,20 +97,20 @@ fn what_others_changed_behind_a_batch_meets_the_conflict_though_the_position_has
 
 #[test]
 fn a_removal_meets_what_others_changed_behind_a_batch_and_nothing_else() {
-    let removed = || Components {
+    let removed = || UnsentComponents {
         gone: true,
         links: Some((seq(8), Vec::new())),
-        ..Components::default()
+        ..UnsentComponents::default()
     };
     let base =
         |in_batch, data_seq, other| left(removed(), in_batch, data_seq, other).links.unwrap().0;
-    let data = || Components {
+    let data = || UnsentComponents {
         data: Some(dirty_content(3)),
-        ..Components::default()
+        ..UnsentComponents::default()
     };
-    let created = || Components {
+    let created = || UnsentComponents {
         created: true,
-        ..Components::default()
+        ..UnsentComponents::default()
     };
     assert_eq!(
         base(data(), 7, 2),

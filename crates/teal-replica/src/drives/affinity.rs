@@ -11,12 +11,12 @@
 //!    fetched, too.
 
 use super::super::{Replica, SyncError, unexpected};
-use super::attached::Attached;
-use super::heirs::Heirs;
+use super::attached::AttachedDrive;
+use super::attached_drives::AttachedDrives;
+use super::damage::skip_damaged;
 use super::queue::QUEUE_MAX;
 use super::refused::DriveRefused;
-use super::set::Drives;
-use super::skip::skip;
+use super::successions::AffinitySuccessions;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::HeldContent;
 use teal_log::{Store, StoreError};
-use teal_proto::{Got, REPLY_BYTES, Reply, Request, Want};
-use teal_types::{FileType, ObjectNo, Version};
+use teal_proto::{ClientRequest, ContentAnswer, REPLY_BYTES, ServerReply, WantedRange};
+use teal_types::{FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// What has changed elsewhere is on the drive again after this time.
@@ -36,7 +36,7 @@ const SHARE: u64 = 85;
 
 /// Something with affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Affinity {
+pub struct AffineObject {
     /// Where it is, as far as that is known here.
     pub path: String,
     /// Bytes of it on the drive, as it is here.
@@ -81,10 +81,10 @@ pub(super) fn tree_below(
 }
 
 impl Replica {
-    fn drive_called(&self, name: &str) -> Result<Arc<Attached>, DriveRefused> {
+    fn find_attached(&self, name: &str) -> Result<Arc<AttachedDrive>, DriveRefused> {
         let found = self
-            .drives
-            .all()
+            .drive_set()
+            .attached_drives()
             .into_iter()
             .find(|drive| drive.name == name);
         found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))
@@ -97,7 +97,11 @@ impl Replica {
         lists: bool,
     ) -> Result<Vec<(ObjectNo, FileType, u64)>, FsError> {
         tree_below(self.store(), no, |dir| {
-            if lists { self.listed(dir) } else { Ok(()) }
+            if lists {
+                self.ensure_listed(dir)
+            } else {
+                Ok(())
+            }
         })
     }
 
@@ -112,7 +116,7 @@ impl Replica {
         drive: &str,
         sticky: bool,
     ) -> Result<(u64, u64), DriveRefused> {
-        let attached = self.drive_called(drive)?;
+        let attached = self.find_attached(drive)?;
         let objects = self.subtree(no, true)?;
         let new: BTreeSet<ObjectNo> = objects.iter().map(|(no, ..)| *no).collect();
         let files = || {
@@ -122,12 +126,12 @@ impl Replica {
         };
         let bytes: u64 = files().map(|(_, _, size)| size).sum();
         let others: u64 = self
-            .affine(&attached)?
+            .objects_with_affinity(&attached)?
             .into_iter()
             .filter(|no| !new.contains(no))
             .map(|no| self.size_of(no))
             .sum();
-        let room = attached.drive.room().total / 100 * SHARE;
+        let room = attached.drive.capacity().total / 100 * SHARE;
         if bytes + others > room {
             return Err(DriveRefused::TooSmall {
                 drive: drive.to_owned(),
@@ -139,12 +143,17 @@ impl Replica {
         self.relabel(&attached, |label| label.has_affinity = true)?;
         let _marking = attached.marking.lock();
         for (no, kind, _) in &objects {
-            attached.drive.mark(*no, true, sticky && kind.is_dir())?;
+            attached
+                .drive
+                .set_affinity(*no, true, sticky && kind.is_dir())?;
         }
         attached.drive.sync()?;
         attached.has_affinity.store(true, Ordering::Release);
         let now = self.monotonic();
-        files().for_each(|(no, _, size)| self.drives.has_news_for(&attached, *no, *size, now));
+        files().for_each(|(no, _, size)| {
+            self.drive_set()
+                .queue_content_for(&attached, *no, *size, now)
+        });
         Ok((files().count() as u64, bytes))
     }
 
@@ -153,10 +162,10 @@ impl Replica {
     /// # Errors
     /// [`DriveRefused::Inherited`], [`DriveRefused::NoAffinity`], and as [`add_affinity`](Self::add_affinity).
     pub fn remove_affinity(&self, no: ObjectNo, drive: &str) -> Result<(), DriveRefused> {
-        let attached = self.drive_called(drive)?;
+        let attached = self.find_attached(drive)?;
         let objects = self.subtree(no, true)?;
         let _marking = attached.marking.lock();
-        self.adopt(&attached)?;
+        self.apply_successions(&attached)?;
         if let Some(above) = self.sticky_above(&attached, no)? {
             let (path, above) = (self.store().path_of(no), self.store().path_of(above));
             return Err(DriveRefused::Inherited {
@@ -167,9 +176,9 @@ impl Replica {
         }
         let mut had_some = false;
         for (no, ..) in objects {
-            if attached.drive.held(no)?.affinity {
-                attached.drive.mark(no, false, false)?;
-                attached.falls_short(no, 0);
+            if attached.drive.held_object(no)?.affinity {
+                attached.drive.set_affinity(no, false, false)?;
+                attached.set_unplaced(no, 0);
                 had_some = true;
             }
         }
@@ -185,13 +194,13 @@ impl Replica {
     /// The highest directory because of which an object has affinity.
     fn sticky_above(
         &self,
-        attached: &Attached,
+        attached: &AttachedDrive,
         no: ObjectNo,
     ) -> Result<Option<ObjectNo>, StoreError> {
         let (mut top, mut at) = (None, Some(no));
         while let Some(below) = at.take() {
             for (dir, _) in self.store().names(below)? {
-                if attached.drive.held(dir)?.sticky {
+                if attached.drive.held_object(dir)?.sticky {
                     (top, at) = (Some(dir), Some(dir));
                     break;
                 }
@@ -204,21 +213,21 @@ impl Replica {
     ///
     /// # Errors
     /// [`DriveRefused::NotAttached`], or what the drive met.
-    pub fn affinities(&self, drive: &str) -> Result<Vec<Affinity>, DriveRefused> {
-        let attached = self.drive_called(drive)?;
+    pub fn list_affinities(&self, drive: &str) -> Result<Vec<AffineObject>, DriveRefused> {
+        let attached = self.find_attached(drive)?;
         {
             let _marking = attached.marking.lock();
-            self.adopt(&attached)?;
+            self.apply_successions(&attached)?;
         }
         let mut found = Vec::new();
-        for no in self.affine(&attached)? {
-            let held = attached.drive.held(no)?;
-            let Some((bytes, size)) = self.of_which_there(&attached, no, held.content.as_ref())?
+        for no in self.objects_with_affinity(&attached)? {
+            let held = attached.drive.held_object(no)?;
+            let Some((bytes, size)) = self.bytes_on_drive(&attached, no, held.content.as_ref())?
             else {
                 continue;
             };
-            let is_short = attached.is_short_of(no);
-            found.push(Affinity {
+            let is_short = attached.is_unplaced(no);
+            found.push(AffineObject {
                 path: self.store().path_of(no),
                 bytes,
                 size,
@@ -232,17 +241,19 @@ impl Replica {
 
     /// Returns how many bytes of an object are on a drive, as it is here, and of how many; `None`:
     /// it was removed here.
-    fn of_which_there(
+    fn bytes_on_drive(
         &self,
-        attached: &Attached,
+        attached: &AttachedDrive,
         no: ObjectNo,
         content: Option<&HeldContent>,
     ) -> Result<Option<(u64, u64)>, FsError> {
-        let there = content.map_or(0, |content| content.present.len());
-        let note = self.note(no)?;
+        let there = content.map_or(0, |content| content.present.byte_count());
+        let note = self.note_of(no)?;
         let parts = [
             Some(&note.dirty),
-            note.in_flight.as_ref().map(|in_flight| &in_flight.part),
+            note.in_flight
+                .as_ref()
+                .map(|in_flight| &in_flight.components),
         ];
         let mut parts = parts.into_iter().flatten();
         let size = match self.store().attr(no) {
@@ -261,7 +272,7 @@ impl Replica {
         };
         let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
-        let is_behind = attached.drive.label().seen < self.seen()
+        let is_behind = attached.drive.label().position < self.position()
             && attached.queue.lock().objects.contains(&no);
         let is_stale = is_changed || is_older || is_behind || content.size != size;
         Ok(Some((if is_stale { 0 } else { there }, size)))
@@ -269,24 +280,28 @@ impl Replica {
 
     /// Tells the drive what has happened to what has affinity to it; under `marking`. What has it
     /// since.
-    pub(super) fn adopt(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
-        let Heirs { successors, ended } = std::mem::take(&mut *attached.heirs.lock());
+    pub(super) fn apply_successions(
+        &self,
+        attached: &AttachedDrive,
+    ) -> Result<Vec<ObjectNo>, StoreError> {
+        let AffinitySuccessions { successors, ended } =
+            std::mem::take(&mut *attached.successions.lock());
         let (drive, mut new) = (&attached.drive, Vec::new());
         for (old, heir) in successors {
-            let held = drive.held(old)?;
+            let held = drive.held_object(old)?;
             if held.affinity {
-                drive.mark(heir, true, held.sticky)?;
+                drive.set_affinity(heir, true, held.sticky)?;
                 new.push(heir);
                 if !self.is_named(old)? {
-                    drive.mark(old, false, false)?;
-                    attached.falls_short(old, 0);
+                    drive.set_affinity(old, false, false)?;
+                    attached.set_unplaced(old, 0);
                 }
             }
         }
         for no in ended {
-            if drive.held(no)?.affinity && !self.is_named(no)? {
-                skip(drive.gone(no))?;
-                attached.falls_short(no, 0);
+            if drive.held_object(no)?.affinity && !self.is_named(no)? {
+                skip_damaged(drive.remove_object(no))?;
+                attached.set_unplaced(no, 0);
             }
         }
         Ok(new)
@@ -299,9 +314,9 @@ impl Replica {
         }
     }
 
-    fn affine(&self, attached: &Attached) -> Result<Vec<ObjectNo>, StoreError> {
+    fn objects_with_affinity(&self, attached: &AttachedDrive) -> Result<Vec<ObjectNo>, StoreError> {
         let mut found = Vec::new();
-        attached.drive.each_affine(&mut |no| {
+        attached.drive.visit_affine_objects(&mut |no| {
             found.push(no);
             ControlFlow::Continue(())
         })?;
@@ -311,29 +326,29 @@ impl Replica {
     /// Has a drive get what has affinity and is not all on it: it was pulled out before that was
     /// copied. Of a drive with more objects than are known ([`HAS_MAX`](super::HAS_MAX)) only what
     /// found no room: looking at all of them would take long.
-    pub(super) fn want_incomplete(&self, attached: &Attached) -> Result<(), StoreError> {
+    pub(super) fn want_incomplete(&self, attached: &AttachedDrive) -> Result<(), StoreError> {
         let now = self.monotonic();
-        let short = attached.short_again(true);
+        let short = attached.unplaced_to_retry(true);
         short
             .into_iter()
-            .for_each(|no| self.drives.has_news_for(attached, no, 0, now));
+            .for_each(|no| self.drive_set().queue_content_for(attached, no, 0, now));
         let has = attached
-            .has
+            .known_objects
             .lock()
             .clone()
             .filter(|_| attached.has_affinity.load(Ordering::Acquire));
         for no in has.into_iter().flatten() {
-            let held = attached.drive.held(no)?;
+            let held = attached.drive.held_object(no)?;
             let is_whole = held
                 .content
-                .is_some_and(|content| content.present.len() == content.size);
+                .is_some_and(|content| content.present.byte_count() == content.size);
             let has_content = || {
                 self.store()
                     .attr(no)
                     .map_or(true, |attr| attr.kind == FileType::File && attr.size > 0)
             };
             if held.affinity && !is_whole && has_content() {
-                self.drives.has_news_for(attached, no, 0, now);
+                self.drive_set().queue_content_for(attached, no, 0, now);
             }
         }
         Ok(())
@@ -349,23 +364,23 @@ impl Replica {
 
     /// Returns whether an object has affinity, or lies where everything has: then it has it from
     /// now on.
-    pub(super) fn inherits(
+    pub(super) fn inherits_affinity(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
     ) -> Result<bool, StoreError> {
         if !attached.has_affinity.load(Ordering::Acquire) {
             return Ok(false);
         }
-        if attached.drive.held(version.object)?.affinity {
+        if attached.drive.held_object(version.object)?.affinity {
             return Ok(true);
         }
         let _marking = attached.marking.lock();
         for link in &version.links {
-            if attached.drive.held(link.dir)?.sticky {
+            if attached.drive.held_object(link.dir)?.sticky {
                 attached
                     .drive
-                    .mark(version.object, true, version.kind.is_dir())?;
+                    .set_affinity(version.object, true, version.kind.is_dir())?;
                 return Ok(true);
             }
         }
@@ -374,24 +389,25 @@ impl Replica {
 
     /// Brings content of what has affinity from the server to the drive; how far it came from
     /// `from`.
-    pub(super) fn refetch(
+    pub(super) fn refetch_to_drive(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
         (from, to): (u64, u64),
     ) -> Result<Option<u64>, SyncError> {
         let (object, data_seq) = (version.object, version.data_seq);
         let len = (to - from).min(REPLY_BYTES as u64);
-        let want = Want {
+        let want = WantedRange {
             object,
             data_seq,
             offset: from,
             len,
         };
-        let Reply::Data(got) = self.ask(&Request::Read { wants: vec![want] })? else {
+        let ServerReply::Data(got) = self.ask_server(&ClientRequest::Read { wants: vec![want] })?
+        else {
             return Err(unexpected("to a read").into());
         };
-        let Some(Got::Is { len, pieces }) = got.into_iter().next() else {
+        let Some(ContentAnswer::Is { len, pieces }) = got.into_iter().next() else {
             return Ok(None);
         };
         let end = from + len.min(to - from);
@@ -407,25 +423,25 @@ impl Replica {
     }
 }
 
-impl Drives {
+impl AttachedDrives {
     /// An object has taken the name of another, which is no more: it takes over its affinity.
-    pub(crate) fn succeeds(&self, old: ObjectNo, new: ObjectNo) {
-        self.inform(|heirs| heirs.successors.push((old, new)));
+    pub(crate) fn hand_on_affinity(&self, old: ObjectNo, new: ObjectNo) {
+        self.queue_succession(|heirs| heirs.successors.push((old, new)));
     }
 
     /// An object is no more, here and at the server, if that knew it.
-    pub(crate) fn ends(&self, no: ObjectNo) {
-        self.inform(|heirs| heirs.ended.push(no));
+    pub(crate) fn object_ended(&self, no: ObjectNo) {
+        self.queue_succession(|heirs| heirs.ended.push(no));
     }
 
-    fn inform(&self, of: impl Fn(&mut Heirs)) {
+    fn queue_succession(&self, of: impl Fn(&mut AffinitySuccessions)) {
         for drive in self
             .attached
             .read()
             .iter()
             .filter(|drive| drive.has_affinity.load(Ordering::Acquire))
         {
-            let mut heirs = drive.heirs.lock();
+            let mut heirs = drive.successions.lock();
             if heirs.successors.len() + heirs.ended.len() < QUEUE_MAX {
                 of(&mut heirs);
             }

@@ -13,14 +13,14 @@
 //!    is on it is of the history that the notes here mean. The server hears of it when it is there
 //!    again.
 
-use super::super::{Identity, Replica, SyncError, unexpected};
-use super::attached::{Attached, Counters};
-use super::choice::Meter;
+use super::super::{Replica, ReplicaIdentity, SyncError, unexpected};
+use super::attached::{AttachedDrive, DriveCounters};
+use super::choice::LatencyModel;
 use super::cursor;
-use super::label::sign;
-use super::queue::Queue;
+use super::label::sign_label;
+use super::queue::DriveQueue;
 use super::refused::DriveRefused;
-use super::rest::Rest;
+use super::sleep::SleepTracker;
 use crate::seeded::{Bug, bug};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -30,9 +30,9 @@ use teal_device::{Drive, DriveLabel, DriveWorker, UpstreamError};
 use teal_energy::Profile;
 use teal_energy::device::DEVICES_MAX;
 use teal_env::{Disk, Entropy};
-use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
+use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, RefusalCode, ServerReply};
 use teal_volume::FsError;
-use teal_volume::{Rank, RankedMutex};
+use teal_volume::{LockRank, RankedMutex};
 
 /// What a person says of a new drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,16 +57,24 @@ pub struct KnownDrive {
 /// The drives that a client has had, by their numbers.
 pub type KnownDrives = BTreeMap<u32, KnownDrive>;
 
-fn nonce(entropy: &dyn Entropy) -> u64 {
+fn random_nonce(entropy: &dyn Entropy) -> u64 {
     let mut bytes = [0; 8];
     entropy.fill(&mut bytes);
     u64::from_le_bytes(bytes)
 }
 
 /// Tells the server of the attachment that is begun on the drive, and writes down that it knows.
-fn tell(replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote, DriveRefused> {
-    let DriveLabel { device, next, .. } = drive.label();
-    let ask = DeviceAsk::Attach {
+fn announce_attachment(
+    replica: &Replica,
+    drive: &Drive,
+    nonces: [u64; 2],
+) -> Result<DeviceNote, DriveRefused> {
+    let DriveLabel {
+        device,
+        begun_nonce: next,
+        ..
+    } = drive.label();
+    let ask = DeviceRequest::Attach {
         device,
         nonces,
         next,
@@ -81,15 +89,18 @@ fn tell(replica: &Replica, drive: &Drive, nonces: [u64; 2]) -> Result<DeviceNote
             note.name
         );
     }
-    sign(replica, drive, |label| label.nonce = next)?;
+    sign_label(replica, drive, |label| label.nonce = next)?;
     Ok(note)
 }
 
 impl Replica {
-    pub(super) fn ask_devices(&self, ask: DeviceAsk) -> Result<Vec<DeviceNote>, DriveRefused> {
+    pub(super) fn ask_devices(&self, ask: DeviceRequest) -> Result<Vec<DeviceNote>, DriveRefused> {
         self.connect()?;
-        match self.ask(&Request::Devices(ask)).map_err(SyncError::from)? {
-            Reply::Devices(notes) => Ok(notes),
+        match self
+            .ask_server(&ClientRequest::Devices(ask))
+            .map_err(SyncError::from)?
+        {
+            ServerReply::Devices(notes) => Ok(notes),
             _ => Err(SyncError::from(unexpected("to a question about drives")).into()),
         }
     }
@@ -99,9 +110,9 @@ impl Replica {
     /// # Errors
     /// [`DriveRefused::Unreachable`], [`DriveRefused::Alone`].
     pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
-        let notes = self.ask_devices(DeviceAsk::List)?;
-        let ours = self.identity.lock().replica;
-        self.drives.compare(ours, &notes);
+        let notes = self.ask_devices(DeviceRequest::List)?;
+        let ours = self.identity().replica;
+        self.drive_set().compare_with_server(ours, &notes);
         Ok(notes)
     }
 
@@ -117,13 +128,16 @@ impl Replica {
         new: &NewDrive,
         entropy: &dyn Entropy,
     ) -> Result<(), DriveRefused> {
-        let (bytes, nonce) = (disk.shape().sectors * teal_types::SECTOR, nonce(entropy));
+        let (bytes, nonce) = (
+            disk.shape().sectors * teal_types::SECTOR,
+            random_nonce(entropy),
+        );
         let NewDrive {
             name,
             portable,
             profile,
         } = new.clone();
-        let add = DeviceAsk::Add {
+        let add = DeviceRequest::Add {
             name,
             bytes,
             portable,
@@ -137,7 +151,7 @@ impl Replica {
         let made = self.make_drive(disk, &note, nonce, entropy);
         let attached = made.and_then(|drive| self.use_drive(drive, place, &note, false));
         if attached.is_err() {
-            let _ = self.ask_devices(DeviceAsk::Remove {
+            let _ = self.ask_devices(DeviceRequest::Remove {
                 device: note.device,
             });
         }
@@ -151,25 +165,27 @@ impl Replica {
         nonce: u64,
         entropy: &dyn Entropy,
     ) -> Result<Drive, DriveRefused> {
-        let Identity {
+        let ReplicaIdentity {
             volume,
             server,
             seen,
             digest,
             ..
-        } = *self.identity.lock();
+        } = self.identity();
         let mut label = DriveLabel {
             volume,
             device: note.device,
-            server,
-            seen,
+            server_incarnation: server,
+            position: seen,
             digest,
             nonce,
-            next: nonce,
+            begun_nonce: nonce,
             ..DriveLabel::default()
         };
-        label.proof = self.proof(&label.said()).map_err(SyncError::from)?;
-        Ok(Drive::make(
+        label.proof = self
+            .label_proof(&label.signed_bytes())
+            .map_err(SyncError::from)?;
+        Ok(Drive::create(
             disk,
             Arc::clone(self.clock()),
             entropy,
@@ -184,8 +200,8 @@ impl Replica {
     /// # Errors
     /// [`DriveRefused`] if it holds something else, or cannot be read.
     pub fn look_at_drive(&self, disk: Arc<dyn Disk>) -> Result<(), DriveRefused> {
-        let theirs = Drive::look(disk, Arc::clone(self.clock()))?.volume;
-        let ours = self.identity.lock().volume;
+        let theirs = Drive::read_label(disk, Arc::clone(self.clock()))?.volume;
+        let ours = self.identity().volume;
         if theirs == ours {
             Ok(())
         } else {
@@ -219,23 +235,27 @@ impl Replica {
             Err(e) => return Err(e.into()),
         };
         let label = drive.label();
-        let Identity {
+        let ReplicaIdentity {
             volume: ours,
             server,
             ..
-        } = *self.identity.lock();
+        } = self.identity();
         if label.volume != ours {
             return Err(DriveRefused::OtherVolume {
                 theirs: label.volume,
                 ours,
             });
         }
-        if self.proof(&label.said()).map_err(SyncError::from)? != label.proof {
+        if self
+            .label_proof(&label.signed_bytes())
+            .map_err(SyncError::from)?
+            != label.proof
+        {
             return Err(DriveRefused::Forged);
         }
         if let Some(other) = self
-            .drives
-            .all()
+            .drive_set()
+            .attached_drives()
             .iter()
             .find(|other| other.device == label.device)
         {
@@ -246,39 +266,39 @@ impl Replica {
         }
         let known = known.get(&label.device);
         if let Some(why) = &away
-            && (label.server != server || !self.has_seen(&label, known))
+            && (label.server_incarnation != server || !self.has_own_history(&label, known))
         {
             return Err(DriveRefused::Elsewhere {
                 name: drive.name().to_owned(),
                 why: why.clone(),
             });
         }
-        if label.nonce != label.next && away.is_none() {
+        if label.nonce != label.begun_nonce && away.is_none() {
             // Nobody knows whether the server has heard of the last one: it has, before another is
             // begun.
-            sign(self, &drive, |label| label.is_clean = false)?;
+            sign_label(self, &drive, |label| label.is_clean = false)?;
             drive.sync()?;
-            tell(self, &drive, [label.nonce, label.next])?;
+            announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
         }
         let is_gone_on_with =
-            away.is_some() && known.is_some_and(|known| known.nonce == label.next);
+            away.is_some() && known.is_some_and(|known| known.nonce == label.begun_nonce);
         let (label, next) = (
             drive.label(),
             if is_gone_on_with {
-                label.next
+                label.begun_nonce
             } else {
-                nonce(entropy)
+                random_nonce(entropy)
             },
         );
         if bug(Bug::DriveToldTooEarly) && away.is_none() {
-            tell(self, &drive, [label.nonce, label.next])?;
+            announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
         }
-        sign(self, &drive, |label| {
-            (label.next, label.is_clean) = (next, false)
+        sign_label(self, &drive, |label| {
+            (label.begun_nonce, label.is_clean) = (next, false)
         })?;
         drive.sync()?;
         let note = match away {
-            None => tell(self, &drive, [label.nonce, label.next])?,
+            None => announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?,
             Some(_) => DeviceNote {
                 device: label.device,
                 name: drive.name().to_owned(),
@@ -293,21 +313,26 @@ impl Replica {
     }
 
     /// Returns whether the history that a drive has seen is this replica's own.
-    fn has_seen(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
-        let identity = *self.identity.lock();
-        let is_ours = known.is_some_and(|known| [label.nonce, label.next].contains(&known.nonce));
-        is_ours || identity.trail.steps().contains(&(label.seen, label.digest))
+    fn has_own_history(&self, label: &DriveLabel, known: Option<&KnownDrive>) -> bool {
+        let identity = self.identity();
+        let is_ours =
+            known.is_some_and(|known| [label.nonce, label.begun_nonce].contains(&known.nonce));
+        is_ours
+            || identity
+                .trail
+                .steps()
+                .contains(&(label.position, label.digest))
     }
 
     /// The server hears of an attachment that was made while it was away.
-    pub(super) fn tell_attached(&self, attached: &Attached) -> Result<(), SyncError> {
-        if !attached.is_untold.load(Ordering::Acquire) {
+    pub(super) fn announce_late(&self, attached: &AttachedDrive) -> Result<(), SyncError> {
+        if !attached.is_unannounced.load(Ordering::Acquire) {
             return Ok(());
         }
         let label = attached.drive.label();
-        match tell(self, &attached.drive, [label.nonce, label.next]) {
+        match announce_attachment(self, &attached.drive, [label.nonce, label.begun_nonce]) {
             Ok(_) => {
-                attached.is_untold.store(false, Ordering::Release);
+                attached.is_unannounced.store(false, Ordering::Release);
                 Ok(())
             }
             Err(DriveRefused::NotNow(words) | DriveRefused::Refused(words)) => {
@@ -329,38 +354,38 @@ impl Replica {
         note: &DeviceNote,
         is_untold: bool,
     ) -> Result<(), DriveRefused> {
-        let profile = Profile::shipped(&note.profile);
+        let profile = Profile::find_shipped(&note.profile);
         let has_affinity = drive.label().has_affinity;
-        let attached = Arc::new(Attached {
+        let attached = Arc::new(AttachedDrive {
             device: note.device,
             name: note.name.clone(),
             place: place.to_owned(),
             drive: Arc::new(drive),
             reader: DriveWorker::new("teal-drive")?,
-            meter: Mutex::new(Meter::local(profile.as_ref())),
-            rest: Mutex::new(
+            latency_model: Mutex::new(LatencyModel::local(profile.as_ref())),
+            sleep_tracker: Mutex::new(
                 profile
                     .as_ref()
-                    .and_then(|profile| Rest::of(profile, self.monotonic())),
+                    .and_then(|profile| SleepTracker::for_profile(profile, self.monotonic())),
             ),
-            queue: Mutex::new(Queue::default()),
+            queue: Mutex::new(DriveQueue::default()),
             changed: Condvar::new(),
-            flushing: RankedMutex::new(Rank::DriveBurst, ()),
-            ahead: AtomicU64::new(0),
+            flushing: RankedMutex::new(LockRank::DriveBurst, ()),
+            burst_left: AtomicU64::new(0),
             last_burst: Mutex::new(self.monotonic()),
             has_affinity: AtomicBool::new(has_affinity),
             is_checked: AtomicBool::new(is_untold),
-            is_untold: AtomicBool::new(is_untold),
-            has: Mutex::new(None),
+            is_unannounced: AtomicBool::new(is_untold),
+            known_objects: Mutex::new(None),
             profile: note.profile.clone(),
-            marking: RankedMutex::new(Rank::DriveMarks, ()),
-            heirs: Mutex::default(),
-            short: Mutex::default(),
+            marking: RankedMutex::new(LockRank::DriveMarks, ()),
+            successions: Mutex::default(),
+            unplaced: Mutex::default(),
             is_gone: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters: DriveCounters::default(),
         });
         {
-            let mut all = self.drives.attached.write();
+            let mut all = self.drive_set().attached.write();
             if let Some(other) = all.iter().find(|other| other.device == note.device) {
                 return Err(DriveRefused::Twice {
                     name: other.name.clone(),
@@ -372,11 +397,11 @@ impl Replica {
             }
             all.push(Arc::clone(&attached));
         }
-        self.drives.is_ours_again(note.device);
+        self.drive_set().forget_superseded(note.device);
         let begun = self.begin_cursor(&attached);
         if begun.is_err() {
             attached.is_gone.store(true, Ordering::Release);
-            self.drives
+            self.drive_set()
                 .attached
                 .write()
                 .retain(|other| !Arc::ptr_eq(other, &attached));
@@ -384,14 +409,14 @@ impl Replica {
         begun
     }
 
-    fn begin_cursor(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+    fn begin_cursor(self: &Arc<Self>, attached: &Arc<AttachedDrive>) -> Result<(), DriveRefused> {
         let advanced = {
             let _flushing = attached.flushing.lock();
-            attached.warm()?;
-            if attached.is_untold.load(Ordering::Acquire) {
+            attached.load_known_objects()?;
+            if attached.is_unannounced.load(Ordering::Acquire) {
                 Ok(Vec::new())
             } else {
-                self.advance(attached)
+                self.apply_history(attached)
                     .and_then(|wanted| Ok(attached.drive.sync().map(|()| wanted)?))
             }
         };
@@ -406,8 +431,8 @@ impl Replica {
         let now = self.monotonic();
         wanted
             .into_iter()
-            .for_each(|no| self.drives.has_news_for(attached, no, 0, now));
-        if !self.has_threads.load(Ordering::Acquire) {
+            .for_each(|no| self.drive_set().queue_content_for(attached, no, 0, now));
+        if !self.has_threads() {
             self.want_incomplete(attached)?;
         } else {
             let (replica, attached) = (Arc::downgrade(self), Arc::clone(attached));

@@ -1,10 +1,10 @@
 //! One drive that is attached: what is known of it, and what waits for it.
 
-use super::choice::Meter;
-use super::heirs::Heirs;
-use super::queue::Queue;
-use super::rest::Rest;
-use super::short::Short;
+use super::choice::LatencyModel;
+use super::queue::DriveQueue;
+use super::sleep::SleepTracker;
+use super::successions::AffinitySuccessions;
+use super::unplaced::UnplacedFiles;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use teal_device::{Drive, DriveWorker};
-use teal_energy::policy::choice::{Cost, Weights};
+use teal_energy::policy::choice::{CostWeights, WeightedCost};
 use teal_env::Clock;
 use teal_log::StoreError;
 use teal_types::ObjectNo;
@@ -23,21 +23,21 @@ const HAS_MAX: usize = 16 << 10;
 
 /// A drive that is attached.
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub(crate) struct AttachedDrive {
     pub(super) device: u32,
     pub(super) name: String,
     /// Where it is, for people.
     pub(super) place: String,
     pub(super) drive: Arc<Drive>,
     pub(super) reader: DriveWorker,
-    pub(super) meter: Mutex<Meter>,
+    pub(super) latency_model: Mutex<LatencyModel>,
     /// `None`: it never sleeps.
-    pub(super) rest: Mutex<Option<Rest>>,
-    pub(super) queue: Mutex<Queue>,
+    pub(super) sleep_tracker: Mutex<Option<SleepTracker>>,
+    pub(super) queue: Mutex<DriveQueue>,
     pub(super) changed: Condvar,
     pub(super) flushing: RankedMutex<()>,
     /// Objects that the burst under way has not come to yet.
-    pub(super) ahead: AtomicU64,
+    pub(super) burst_left: AtomicU64,
     /// Monotonic time at which the last burst began.
     pub(super) last_burst: Mutex<Duration>,
     /// Something may be always to be on it.
@@ -45,20 +45,20 @@ pub(crate) struct Attached {
     /// The server has said that it knows the history the drive has seen.
     pub(super) is_checked: AtomicBool,
     /// It was attached while the server was away, which is to hear of it.
-    pub(super) is_untold: AtomicBool,
+    pub(super) is_unannounced: AtomicBool,
     /// All objects of which something is on it, and perhaps others; `None`: they are too many.
-    pub(super) has: Mutex<Option<HashSet<ObjectNo>>>,
+    pub(super) known_objects: Mutex<Option<HashSet<ObjectNo>>>,
     pub(super) profile: String,
     pub(super) marking: RankedMutex<()>,
-    pub(super) heirs: Mutex<Heirs>,
-    pub(super) short: Mutex<Short>,
+    pub(super) successions: Mutex<AffinitySuccessions>,
+    pub(super) unplaced: Mutex<UnplacedFiles>,
     pub(super) is_gone: AtomicBool,
-    pub(super) counters: Counters,
+    pub(super) counters: DriveCounters,
 }
 
 /// What has passed between a drive and this client.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct DriveCounters {
     pub(super) reads: AtomicU64,
     pub(super) read_bytes: AtomicU64,
     /// Times it did not answer in time.
@@ -78,15 +78,15 @@ pub(super) struct Counters {
     pub(super) full: AtomicU64,
 }
 
-impl Attached {
+impl AttachedDrive {
     pub(super) fn is_usable(&self) -> bool {
         self.is_checked.load(Ordering::Acquire) && !self.is_gone.load(Ordering::Acquire)
     }
 
     /// Learns what is on it, if that is not too much; under `flushing`: nothing comes meanwhile.
-    pub(super) fn warm(&self) -> Result<(), StoreError> {
+    pub(super) fn load_known_objects(&self) -> Result<(), StoreError> {
         let mut found = HashSet::new();
-        self.drive.each(&mut |no| {
+        self.drive.visit_objects(&mut |no| {
             found.insert(no);
             if found.len() <= HAS_MAX {
                 ControlFlow::Continue(())
@@ -94,13 +94,13 @@ impl Attached {
                 ControlFlow::Break(())
             }
         })?;
-        *self.has.lock() = (found.len() <= HAS_MAX).then_some(found);
+        *self.known_objects.lock() = (found.len() <= HAS_MAX).then_some(found);
         Ok(())
     }
 
     /// Something of an object has come to it.
-    pub(super) fn has_now(&self, no: ObjectNo) {
-        let mut has = self.has.lock();
+    pub(super) fn add_known_object(&self, no: ObjectNo) {
+        let mut has = self.known_objects.lock();
         if let Some(found) = &mut *has {
             found.insert(no);
             if found.len() > HAS_MAX {
@@ -110,14 +110,17 @@ impl Attached {
     }
 
     pub(super) fn is_asleep(&self, now: Duration) -> bool {
-        self.rest
+        self.sleep_tracker
             .lock()
             .as_ref()
             .is_some_and(|rest| rest.is_asleep(now))
     }
 
-    pub(super) fn uses(&self, now: Duration) {
-        self.rest.lock().iter_mut().for_each(|rest| rest.uses(now));
+    pub(super) fn note_use(&self, now: Duration) {
+        self.sleep_tracker
+            .lock()
+            .iter_mut()
+            .for_each(|rest| rest.note_use(now));
     }
 
     /// Returns whether it is written to: a burst is under way, or its log writes for another
@@ -127,40 +130,43 @@ impl Attached {
     }
 
     /// Returns what it costs as it is now.
-    pub(super) fn metered(&self) -> Meter {
-        let mut meter = self.meter.lock().clone();
+    pub(super) fn current_latency(&self) -> LatencyModel {
+        let mut meter = self.latency_model.lock().clone();
         meter.is_busy = self.is_busy();
         meter
     }
 
     /// Something else serves at this cost what it would have at another, were it awake: it is woken
     /// if that pays. Nobody waits for it.
-    pub(super) fn sleeps(
+    pub(super) fn note_passed_over(
         self: &Arc<Self>,
-        (served, bytes): (Cost, u64),
-        weights: Weights,
+        (served, bytes): (WeightedCost, u64),
+        weights: CostWeights,
         clock: &Arc<dyn Clock>,
     ) {
         self.counters.asleep.fetch_add(1, Ordering::Relaxed);
-        let (ideal, now) = (self.meter.lock().cost(bytes, weights), clock.monotonic());
+        let (ideal, now) = (
+            self.latency_model.lock().read_cost(bytes, weights),
+            clock.monotonic_time(),
+        );
         if self
-            .rest
+            .sleep_tracker
             .lock()
             .as_mut()
-            .is_some_and(|rest| rest.loses((served, ideal), weights, now))
+            .is_some_and(|rest| rest.count_loss((served, ideal), weights, now))
         {
             self.counters.woken.fetch_add(1, Ordering::Relaxed);
             let (this, clock) = (Arc::clone(self), Arc::clone(clock));
-            self.reader.ask(Duration::ZERO, move || {
-                if this.drive.touch().is_ok() {
-                    this.uses(clock.monotonic());
+            self.reader.run_with_deadline(Duration::ZERO, move || {
+                if this.drive.read_uncached().is_ok() {
+                    this.note_use(clock.monotonic_time());
                 }
             });
         }
     }
 
     pub(super) fn has_nothing_of(&self, no: ObjectNo) -> bool {
-        self.has
+        self.known_objects
             .lock()
             .as_ref()
             .is_some_and(|found| !found.contains(&no))

@@ -12,13 +12,13 @@
 
 use std::time::Duration;
 use teal_energy::Profile;
-use teal_energy::device::Device;
-use teal_energy::estimate::{Average, LOCAL, NETWORK, Weight};
-use teal_energy::policy::choice::{Cost, Predicted, Weights};
-use teal_types::{BLOCK, Power, Span};
+use teal_energy::device::DeviceModel;
+use teal_energy::estimate::{LOCAL, MeasurementWeight, MovingAverage, NETWORK};
+use teal_energy::policy::choice::{CostWeights, PredictedRead, WeightedCost};
+use teal_types::{BLOCK, Power, TimeSpan};
 
 /// What the machine draws while somebody waits, where no figures are known.
-const BASE: Power = Power::milliwatts(5_000);
+const BASE: Power = Power::from_milliwatts(5_000);
 /// Of the time spent on reading, this part is for trying sources that are not used.
 const TRIED: u64 = 32;
 /// ..., or this for each time it was measured, if that is a larger part.
@@ -29,39 +29,40 @@ const SHORT: u64 = 2 * BLOCK;
 /// So many answers that are no content tell how wide the way is at least.
 const TELLING: u8 = 8;
 
-pub(crate) fn span(time: Duration) -> Span {
-    Span::nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+pub(crate) fn to_span(time: Duration) -> TimeSpan {
+    TimeSpan::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A time that was measured so often.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    average: Average,
+struct MeasuredTime {
+    average: MovingAverage,
     count: u32,
 }
 
-impl Known {
-    fn get(self) -> Option<Span> {
+impl MeasuredTime {
+    fn get(self) -> Option<TimeSpan> {
         self.average.get()
     }
 
-    fn update(&mut self, weight: Weight, time: Span) {
+    fn update(&mut self, weight: MeasurementWeight, time: TimeSpan) {
         self.count = self.count.saturating_add(1);
-        self.average.update(weight.settling(self.count), time);
+        self.average
+            .add_measurement(weight.early_weight(self.count), time);
     }
 }
 
 /// What is known of a source's times.
 #[derive(Debug, Clone)]
-pub(crate) struct Meter {
-    weight: Weight,
+pub(crate) struct LatencyModel {
+    weight: MeasurementWeight,
     power: Power,
     /// Until the first byte.
-    first: Known,
+    first: MeasuredTime,
     /// For each block more.
-    block: Known,
+    block: MeasuredTime,
     /// The most that can be, as answers show that are no content; until content has told.
-    bound: Option<Span>,
+    bound: Option<TimeSpan>,
     /// Answers that may still tell.
     telling: u8,
     /// What it tells was seen, not taken from a profile.
@@ -69,27 +70,27 @@ pub(crate) struct Meter {
     /// Something came without content: the first byte is known apart from blocks.
     is_way_known: bool,
     /// Until the first byte, while it is written to as well.
-    busy: Known,
+    busy: MeasuredTime,
     /// It is written to now.
     pub(crate) is_busy: bool,
     /// Time spent on other sources since this one was last used.
-    owed: Span,
+    owed: TimeSpan,
 }
 
-impl Meter {
+impl LatencyModel {
     pub(crate) fn network() -> Self {
         Self {
             weight: NETWORK,
             power: Power::ZERO,
-            first: Known::default(),
-            block: Known::default(),
+            first: MeasuredTime::default(),
+            block: MeasuredTime::default(),
             bound: None,
             telling: TELLING,
             is_measured: false,
             is_way_known: false,
-            busy: Known::default(),
+            busy: MeasuredTime::default(),
             is_busy: false,
-            owed: Span::ZERO,
+            owed: TimeSpan::ZERO,
         }
     }
 
@@ -99,13 +100,16 @@ impl Meter {
             weight: LOCAL,
             ..Self::network()
         };
-        if let Some(device) = profile.and_then(|profile| Device::new(profile).ok()) {
+        if let Some(device) = profile.and_then(|profile| DeviceModel::new(profile).ok()) {
             let power = &device.power;
-            let serving = power.ids().filter(|state| power.serves(*state));
-            if let Some(state) = serving.max_by_key(|state| power.power(*state)) {
-                this.power = power.power(state);
-                let time =
-                    |bytes, is_next| device.read(state, bytes, is_next).map(|job| job.time());
+            let serving = power.state_ids().filter(|state| power.serves(*state));
+            if let Some(state) = serving.max_by_key(|state| power.state_power(*state)) {
+                this.power = power.state_power(state);
+                let time = |bytes, is_next| {
+                    device
+                        .read_job(state, bytes, is_next)
+                        .map(|job| job.total_time())
+                };
                 time(BLOCK, false)
                     .into_iter()
                     .for_each(|time| this.first.update(LOCAL, time));
@@ -118,23 +122,24 @@ impl Meter {
     }
 
     /// So many bytes took so long.
-    pub(crate) fn measured(&mut self, bytes: u64, time: Span) {
-        (self.owed, self.is_measured) = (Span::ZERO, true);
+    pub(crate) fn note_read(&mut self, bytes: u64, time: TimeSpan) {
+        (self.owed, self.is_measured) = (TimeSpan::ZERO, true);
         let first = self.first.get();
         match first {
             Some(first) if bytes > SHORT && time > first => {
                 self.block.update(
                     self.weight,
-                    Span::nanos(time.less(first).get() / bytes.div_ceil(BLOCK)),
+                    TimeSpan::from_nanos(time.saturating_sub(first).get() / bytes.div_ceil(BLOCK)),
                 );
             }
             None if bytes > SHORT => {
-                let each = Span::nanos(time.get() / (bytes.div_ceil(BLOCK) + 1));
+                let each = TimeSpan::from_nanos(time.get() / (bytes.div_ceil(BLOCK) + 1));
                 self.first.update(self.weight, each);
                 self.block.update(self.weight, each);
             }
             Some(first) if bytes > 0 && self.is_way_known && self.block.count == 0 => {
-                let each = Span::nanos(time.less(first).get() / bytes.div_ceil(BLOCK));
+                let each =
+                    TimeSpan::from_nanos(time.saturating_sub(first).get() / bytes.div_ceil(BLOCK));
                 self.block.update(
                     self.weight,
                     self.bound.map_or(each, |bound| bound.min(each)),
@@ -149,11 +154,11 @@ impl Meter {
 
     /// An answer of so many bytes that is no content took so long, with the work on it: no block of
     /// content takes longer than one of it.
-    pub(crate) fn bounded(&mut self, bytes: u64, time: Span) {
+    pub(crate) fn note_bound(&mut self, bytes: u64, time: TimeSpan) {
         if bytes > SHORT {
             self.telling = self.telling.saturating_sub(1);
-            let rest = time.less(self.first.get().unwrap_or(Span::ZERO));
-            let each = Span::nanos(rest.get() / bytes.div_ceil(BLOCK));
+            let rest = time.saturating_sub(self.first.get().unwrap_or(TimeSpan::ZERO));
+            let each = TimeSpan::from_nanos(rest.get() / bytes.div_ceil(BLOCK));
             self.bound = Some(self.bound.map_or(each, |bound| bound.min(each)));
         }
     }
@@ -165,27 +170,27 @@ impl Meter {
 
     /// Returns whether anybody knows how long a block takes.
     pub(crate) fn is_width_known(&self) -> bool {
-        self.each().is_some()
+        self.time_per_block().is_some()
     }
 
-    fn each(&self) -> Option<Span> {
+    fn time_per_block(&self) -> Option<TimeSpan> {
         self.block.get().or(self.bound)
     }
 
     /// The same, while it was written to as well: that tells nothing of how it is otherwise.
-    pub(crate) fn measured_busy(&mut self, bytes: u64, time: Span) {
-        (self.owed, self.is_measured) = (Span::ZERO, true);
-        let rest = self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK);
-        self.busy.update(self.weight, time.less(rest));
+    pub(crate) fn note_busy_read(&mut self, bytes: u64, time: TimeSpan) {
+        (self.owed, self.is_measured) = (TimeSpan::ZERO, true);
+        let rest = self.time_per_block().unwrap_or(TimeSpan::ZERO) * bytes.div_ceil(BLOCK);
+        self.busy.update(self.weight, time.saturating_sub(rest));
     }
 
     /// Another source took so long.
-    pub(crate) fn waits(&mut self, time: Span) {
+    pub(crate) fn note_other_time(&mut self, time: TimeSpan) {
         self.owed += time;
     }
 
     /// How long so many bytes will take; `None`: nobody knows.
-    pub(crate) fn predict(&self, bytes: u64) -> Option<Span> {
+    pub(crate) fn predict_time(&self, bytes: u64) -> Option<TimeSpan> {
         let first = self.first.get()?;
         // Nobody has seen it yet: behind something that it does first.
         let first = if self.is_busy {
@@ -193,13 +198,13 @@ impl Meter {
         } else {
             first
         };
-        Some(first + self.each().unwrap_or(Span::ZERO) * bytes.div_ceil(BLOCK))
+        Some(first + self.time_per_block().unwrap_or(TimeSpan::ZERO) * bytes.div_ceil(BLOCK))
     }
 
     /// Returns what they cost in time and energy; `None`: nobody knows.
-    pub(crate) fn predicted(&self, bytes: u64) -> Option<Predicted> {
-        let latency = self.predict(bytes)?;
-        Some(Predicted {
+    pub(crate) fn predict_read(&self, bytes: u64) -> Option<PredictedRead> {
+        let latency = self.predict_time(bytes)?;
+        Some(PredictedRead {
             latency,
             energy: (self.power + BASE) * latency,
         })
@@ -211,26 +216,28 @@ impl Meter {
     }
 
     /// Returns what they cost.
-    pub(crate) fn cost(&self, bytes: u64, weights: Weights) -> Cost {
-        weights.cost(self.predicted(bytes).unwrap_or_default())
+    pub(crate) fn read_cost(&self, bytes: u64, weights: CostWeights) -> WeightedCost {
+        weights.weighted_cost(self.predict_read(bytes).unwrap_or_default())
     }
 
     /// Returns whether it is its turn, though it costs more than the best.
-    fn is_due(&self, bytes: u64, weights: Weights, best: Cost) -> bool {
-        let spent = weights.cost(Predicted {
+    fn is_due(&self, bytes: u64, weights: CostWeights, best: WeightedCost) -> bool {
+        let spent = weights.weighted_cost(PredictedRead {
             latency: self.owed,
             energy: BASE * self.owed,
         });
         let share = TRIED.min(TRIED_AT_FIRST * u64::from(self.first.count));
-        let more = self.cost(bytes, weights).0.saturating_sub(best.0);
-        self.first.get().is_some() && self.owed > Span::ZERO && spent.0 / u128::from(share) >= more
+        let more = self.read_cost(bytes, weights).0.saturating_sub(best.0);
+        self.first.get().is_some()
+            && self.owed > TimeSpan::ZERO
+            && spent.0 / u128::from(share) >= more
     }
 }
 
 /// The weights of a priority from 0 (joules) to 100 (speed); in between, a second and a joule count
 /// in its proportion.
-pub(crate) fn weights(priority: u32) -> Weights {
-    Weights {
+pub(crate) fn weights_of_priority(priority: u32) -> CostWeights {
+    CostWeights {
         second: priority.min(100),
         joule: 100 - priority.min(100),
     }
@@ -238,12 +245,16 @@ pub(crate) fn weights(priority: u32) -> Weights {
 
 /// The order in which sources are asked, by their places: the cheapest first, but for one whose
 /// turn it is to be tried.
-pub(crate) fn order(meters: &[Meter], bytes: u64, weights: Weights) -> Vec<usize> {
+pub(crate) fn order_sources(
+    meters: &[LatencyModel],
+    bytes: u64,
+    weights: CostWeights,
+) -> Vec<usize> {
     let mut order: Vec<usize> = (0..meters.len()).collect();
-    order.sort_by_key(|at| (meters[*at].cost(bytes, weights), *at));
+    order.sort_by_key(|at| (meters[*at].read_cost(bytes, weights), *at));
     let best = order
         .first()
-        .map(|at| meters[*at].cost(bytes, weights))
+        .map(|at| meters[*at].read_cost(bytes, weights))
         .unwrap_or_default();
     if let Some(due) = order
         .iter()
@@ -260,10 +271,10 @@ pub(crate) fn order(meters: &[Meter], bytes: u64, weights: Weights) -> Vec<usize
 mod tests {
     use super::*;
 
-    fn both(local: u64, network: u64) -> [Meter; 2] {
-        let mut meters = [Meter::local(None), Meter::network()];
-        meters[0].measured(BLOCK, Span::millis(local));
-        meters[1].measured(BLOCK, Span::millis(network));
+    fn both(local: u64, network: u64) -> [LatencyModel; 2] {
+        let mut meters = [LatencyModel::local(None), LatencyModel::network()];
+        meters[0].note_read(BLOCK, TimeSpan::from_millis(local));
+        meters[1].note_read(BLOCK, TimeSpan::from_millis(network));
         meters
     }
 
@@ -271,13 +282,19 @@ mod tests {
     fn the_cheapest_is_asked_first_and_one_that_nobody_knows_before_it() {
         for priority in [0, 50, 100] {
             let meters = both(2, 60);
-            assert_eq!(order(&meters, BLOCK, weights(priority)), [0, 1]);
-            assert_eq!(order(&both(60, 2), BLOCK, weights(priority)), [1, 0]);
             assert_eq!(
-                order(
-                    &[meters[0].clone(), Meter::network()],
+                order_sources(&meters, BLOCK, weights_of_priority(priority)),
+                [0, 1]
+            );
+            assert_eq!(
+                order_sources(&both(60, 2), BLOCK, weights_of_priority(priority)),
+                [1, 0]
+            );
+            assert_eq!(
+                order_sources(
+                    &[meters[0].clone(), LatencyModel::network()],
                     BLOCK,
-                    weights(priority)
+                    weights_of_priority(priority)
                 ),
                 [1, 0]
             );
@@ -286,25 +303,28 @@ mod tests {
 
     #[test]
     fn joules_and_seconds_count_by_the_priority() {
-        let disk = Profile::shipped("ibm-microdrive-1gb").unwrap();
-        let mut meters = [Meter::local(Some(&disk)), Meter::network()];
+        let disk = Profile::find_shipped("ibm-microdrive-1gb").unwrap();
+        let mut meters = [LatencyModel::local(Some(&disk)), LatencyModel::network()];
         assert!(
-            meters[0].predict(BLOCK).is_some(),
+            meters[0].predict_time(BLOCK).is_some(),
             "its figures are enough to begin with"
         );
         // A little slower than the disk, and without anything that turns.
-        let time = meters[0].predict(BLOCK).unwrap();
-        meters[1].measured(BLOCK, Span::nanos(time.get() + time.get() / 100));
-        assert_eq!(order(&meters, BLOCK, weights(100))[0], 0);
-        assert_eq!(order(&meters, BLOCK, weights(0))[0], 1);
+        let time = meters[0].predict_time(BLOCK).unwrap();
+        meters[1].note_read(BLOCK, TimeSpan::from_nanos(time.get() + time.get() / 100));
+        assert_eq!(
+            order_sources(&meters, BLOCK, weights_of_priority(100))[0],
+            0
+        );
+        assert_eq!(order_sources(&meters, BLOCK, weights_of_priority(0))[0], 1);
     }
 
     #[test]
     fn after_a_jump_of_the_networks_delay_the_choice_follows_within_twenty_accesses() {
         let mut meters = both(20, 2);
         let mut accesses = 0;
-        while order(&meters, BLOCK, weights(100))[0] == 1 {
-            meters[1].measured(BLOCK, Span::millis(62));
+        while order_sources(&meters, BLOCK, weights_of_priority(100))[0] == 1 {
+            meters[1].note_read(BLOCK, TimeSpan::from_millis(62));
             accesses += 1;
         }
         assert!(accesses <= 20, "{accesses}");
@@ -315,53 +335,66 @@ mod tests {
         // 2 Mbit/s: 16 ms a block, and next to nothing until it begins.
         let drive = || both(2, 60)[0].clone();
         let told = |way: u64| {
-            let mut server = Meter::network();
-            (0..5).for_each(|_| server.measured(0, Span::millis(way)));
+            let mut server = LatencyModel::network();
+            (0..5).for_each(|_| server.note_read(0, TimeSpan::from_millis(way)));
             server
         };
         let mut server = told(1);
         assert_eq!(
-            order(&[drive(), server.clone()], BLOCK, weights(100))[0],
+            order_sources(&[drive(), server.clone()], BLOCK, weights_of_priority(100))[0],
             1,
             "nobody knows better"
         );
         let mut by_names = server.clone();
-        by_names.bounded(16 * BLOCK, Span::millis(1 + 16 * 20));
-        by_names.bounded(16 * BLOCK, Span::millis(1 + 16 * 16));
-        by_names.bounded(BLOCK, Span::millis(2));
+        by_names.note_bound(16 * BLOCK, TimeSpan::from_millis(1 + 16 * 20));
+        by_names.note_bound(16 * BLOCK, TimeSpan::from_millis(1 + 16 * 16));
+        by_names.note_bound(BLOCK, TimeSpan::from_millis(2));
         assert!(by_names.is_width_known() && !server.is_width_known());
         assert_eq!(
-            by_names.predict(4 * BLOCK),
-            Some(Span::millis(65)),
+            by_names.predict_time(4 * BLOCK),
+            Some(TimeSpan::from_millis(65)),
             "the widest that was seen, a small answer does not count"
         );
         assert_eq!(
-            order(&[drive(), by_names.clone()], BLOCK, weights(100))[0],
+            order_sources(
+                &[drive(), by_names.clone()],
+                BLOCK,
+                weights_of_priority(100)
+            )[0],
             0
         );
-        server.measured(BLOCK, Span::millis(17));
-        assert_eq!(server.predict(4 * BLOCK), Some(Span::millis(65)));
-        assert_eq!(order(&[drive(), server], BLOCK, weights(100))[0], 0);
+        server.note_read(BLOCK, TimeSpan::from_millis(17));
+        assert_eq!(
+            server.predict_time(4 * BLOCK),
+            Some(TimeSpan::from_millis(65))
+        );
+        assert_eq!(
+            order_sources(&[drive(), server], BLOCK, weights_of_priority(100))[0],
+            0
+        );
         // Work on names is no width: content tells.
-        by_names.measured(16 * BLOCK, Span::millis(17));
-        assert_eq!(by_names.predict(4 * BLOCK), Some(Span::millis(5)));
+        by_names.note_read(16 * BLOCK, TimeSpan::from_millis(17));
+        assert_eq!(
+            by_names.predict_time(4 * BLOCK),
+            Some(TimeSpan::from_millis(5))
+        );
     }
 
     #[test]
     fn what_is_not_used_is_tried_for_a_small_part_of_the_time() {
         let mut meters = both(2, 60);
-        (0..8).for_each(|_| meters[1].measured(BLOCK, Span::millis(60)));
-        let (mut spent, mut tried) = (Span::ZERO, Span::ZERO);
+        (0..8).for_each(|_| meters[1].note_read(BLOCK, TimeSpan::from_millis(60)));
+        let (mut spent, mut tried) = (TimeSpan::ZERO, TimeSpan::ZERO);
         for _ in 0..10_000 {
-            let first = order(&meters, BLOCK, weights(100))[0];
-            let time = [Span::millis(2), Span::millis(60)][first];
-            meters[first].measured(BLOCK, time);
-            meters[1 - first].waits(time);
+            let first = order_sources(&meters, BLOCK, weights_of_priority(100))[0];
+            let time = [TimeSpan::from_millis(2), TimeSpan::from_millis(60)][first];
+            meters[first].note_read(BLOCK, time);
+            meters[1 - first].note_other_time(time);
             spent += time;
-            tried += if first == 1 { time } else { Span::ZERO };
+            tried += if first == 1 { time } else { TimeSpan::ZERO };
         }
         assert!(
-            tried > Span::ZERO && tried.get() * (TRIED - 1) <= spent.get(),
+            tried > TimeSpan::ZERO && tried.get() * (TRIED - 1) <= spent.get(),
             "{tried} of {spent}"
         );
     }
@@ -370,14 +403,14 @@ mod tests {
     fn a_slow_beginning_is_not_believed_for_long() {
         // The drive spun up, or somebody else used it; it takes a millisecond otherwise.
         let mut meters = both(50, 10);
-        let mut elsewhere = Span::ZERO;
-        while meters[0].predict(BLOCK) >= meters[1].predict(BLOCK) {
-            let first = order(&meters, BLOCK, weights(100))[0];
-            let time = [Span::millis(1), Span::millis(10)][first];
-            meters[first].measured(BLOCK, time);
-            meters[1 - first].waits(time);
-            elsewhere += if first == 1 { time } else { Span::ZERO };
+        let mut elsewhere = TimeSpan::ZERO;
+        while meters[0].predict_time(BLOCK) >= meters[1].predict_time(BLOCK) {
+            let first = order_sources(&meters, BLOCK, weights_of_priority(100))[0];
+            let time = [TimeSpan::from_millis(1), TimeSpan::from_millis(10)][first];
+            meters[first].note_read(BLOCK, time);
+            meters[1 - first].note_other_time(time);
+            elsewhere += if first == 1 { time } else { TimeSpan::ZERO };
         }
-        assert!(elsewhere <= Span::millis(500), "{elsewhere}");
+        assert!(elsewhere <= TimeSpan::from_millis(500), "{elsewhere}");
     }
 }

@@ -9,20 +9,20 @@
 //! 3. What cannot be copied now is not forgotten, while it waits for a source; what waits is
 //!    bounded.
 
-use super::super::{Note, Replica, SyncError, unexpected};
+use super::super::{ObjectNote, Replica, SyncError, unexpected};
 use super::affinity::REFETCH;
-use super::attached::Attached;
-use super::queue::Queue;
-use super::set::Drives;
-use super::skip::skip;
+use super::attached::AttachedDrive;
+use super::attached_drives::AttachedDrives;
+use super::damage::skip_damaged;
+use super::queue::DriveQueue;
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use teal_device::{DriveLabel, Piece};
+use teal_device::{DataPiece, DriveLabel};
 use teal_log::{DiskRequest, StoreError};
-use teal_proto::{Change, Reply, Request, WANTS_MAX};
-use teal_types::{CommitSeq, FileType, ObjectNo, Ranges, Version};
+use teal_proto::{ClientRequest, PulledObject, ServerReply, WANTS_MAX};
+use teal_types::{ByteRanges, CommitSeq, FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// So many bytes that wait make a burst.
@@ -32,24 +32,24 @@ const STEP: u64 = 1 << 20;
 /// After a burst that failed.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl Attached {
+impl AttachedDrive {
     /// Returns what the drive does not have of content.
-    fn lacks(&self, version: &Version) -> Result<Ranges, StoreError> {
-        let held = self.drive.held(version.object)?.content;
+    fn missing_ranges(&self, version: &ObjectVersion) -> Result<ByteRanges, StoreError> {
+        let held = self.drive.held_object(version.object)?.content;
         let held = held
             .filter(|content| content.data_seq == version.data_seq)
             .map(|content| content.present);
-        let mut whole = Ranges::default();
+        let mut whole = ByteRanges::default();
         whole.add(0, version.size);
-        Ok(whole.without(&held.unwrap_or_default()))
+        Ok(whole.difference(&held.unwrap_or_default()))
     }
 
     /// Damaged content is to be given up, and copied again.
-    pub(super) fn spoils(
+    pub(super) fn queue_spoiled(
         &self,
         no: ObjectNo,
         data_seq: CommitSeq,
-        spoiled: &Ranges,
+        spoiled: &ByteRanges,
         now: Duration,
     ) {
         let mut queue = self.queue.lock();
@@ -73,7 +73,7 @@ impl Attached {
     }
 
     /// Waits for something to come; `false` when it is time to stop.
-    fn wait(&self, at_most: Option<Duration>) -> bool {
+    fn wait_for_work(&self, at_most: Option<Duration>) -> bool {
         let mut queue = self.queue.lock();
         if !self.is_gone.load(Ordering::Acquire) {
             match at_most {
@@ -85,42 +85,51 @@ impl Attached {
     }
 }
 
-impl Drives {
+impl AttachedDrives {
     /// Content has come here that the server has: drives get a copy, all but the one it came from.
-    pub(crate) fn has_news(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
+    pub(crate) fn queue_content(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
         for drive in self
             .attached
             .read()
             .iter()
             .filter(|drive| Some(drive.device) != from)
         {
-            self.has_news_for(drive, no, bytes, now);
+            self.queue_content_for(drive, no, bytes, now);
         }
     }
 
-    pub(super) fn has_news_for(&self, drive: &Attached, no: ObjectNo, bytes: u64, now: Duration) {
+    pub(super) fn queue_content_for(
+        &self,
+        drive: &AttachedDrive,
+        no: ObjectNo,
+        bytes: u64,
+        now: Duration,
+    ) {
         drive.queue.lock().add(no, bytes, now);
         drive.changed.notify_all();
     }
 }
 
 /// Flushes a drive when that is due, until it is gone.
-pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
+pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<AttachedDrive>) {
     if let Some(replica) = replica.upgrade()
         && let Err(e) = replica.want_incomplete(attached)
     {
         log::warn!("{}: what it lacks is not known: {e}", attached.name);
     }
-    let mut wait = attached.is_untold.load(Ordering::Acquire).then_some(PAUSE);
-    while attached.wait(wait) {
+    let mut wait = attached
+        .is_unannounced
+        .load(Ordering::Acquire)
+        .then_some(PAUSE);
+    while attached.wait_for_work(wait) {
         let Some(replica) = replica.upgrade() else {
             return;
         };
-        let age = replica.options.flush_age;
+        let age = replica.options().flush_age;
         wait = attached.due_in(replica.monotonic(), age);
-        if attached.is_untold.load(Ordering::Acquire) {
+        if attached.is_unannounced.load(Ordering::Acquire) {
             // The server is to hear of it, once it can.
-            wait = Some(if replica.state.lock().is_connected {
+            wait = Some(if replica.state().is_connected() {
                 Duration::ZERO
             } else {
                 PAUSE
@@ -129,7 +138,7 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
         if attached.has_affinity.load(Ordering::Acquire) {
             let last = *attached.last_burst.lock();
             let refetch = (last + REFETCH).saturating_sub(replica.monotonic());
-            let is_behind = attached.drive.label().seen < replica.seen();
+            let is_behind = attached.drive.label().position < replica.position();
             let refetch = if is_behind || !refetch.is_zero() {
                 refetch
             } else {
@@ -140,7 +149,7 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<Attached>) {
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
         }
-        wait = match replica.burst(attached) {
+        wait = match replica.run_burst(attached) {
             Ok(()) => attached.due_in(replica.monotonic(), age),
             Err(e) => {
                 log::debug!("a burst to {}: {e}", attached.name);
@@ -157,17 +166,17 @@ impl Replica {
     /// # Errors
     /// What [lies with the server](FsError::into_words_of_server), or what the store met.
     pub fn flush_drives(&self) -> Result<(), teal_volume::FsError> {
-        for attached in self.drives.all() {
-            self.burst(&attached)?;
+        for attached in self.drive_set().attached_drives() {
+            self.run_burst(&attached)?;
         }
         Ok(())
     }
 
     /// One burst: commits, copies, durable.
-    pub(super) fn burst(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
+    pub(super) fn run_burst(&self, attached: &Arc<AttachedDrive>) -> Result<(), SyncError> {
         let _flushing = attached.flushing.lock();
-        if let Err(e) = attached.drive.is_there() {
-            self.lose(attached, &e.to_string());
+        if let Err(e) = attached.drive.check_present() {
+            self.drop_lost_drive(attached, &e.to_string());
             return Err(StoreError::Io {
                 doing: DiskRequest::Find,
                 at: 0,
@@ -177,13 +186,13 @@ impl Replica {
         }
         let taken = std::mem::take(&mut *attached.queue.lock());
         attached
-            .ahead
+            .burst_left
             .store(taken.objects.len() as u64, Ordering::Relaxed);
-        let done = self.burst_of(attached, &taken);
-        attached.ahead.store(0, Ordering::Relaxed);
+        let done = self.run_burst_of(attached, &taken);
+        attached.burst_left.store(0, Ordering::Relaxed);
         if let Err(e) = &done {
             if let SyncError::Fs(teal_volume::FsError::Io(e)) = e {
-                self.lose_if(attached, e);
+                self.drop_if_failed(attached, e);
             }
             let (mut queue, now) = (attached.queue.lock(), self.monotonic());
             taken.objects.iter().for_each(|no| queue.add(*no, 0, now));
@@ -192,70 +201,78 @@ impl Replica {
         done
     }
 
-    fn burst_of(&self, attached: &Arc<Attached>, taken: &Queue) -> Result<(), SyncError> {
-        self.tell_attached(attached)?;
-        self.is_still_here(attached)?;
+    fn run_burst_of(
+        &self,
+        attached: &Arc<AttachedDrive>,
+        taken: &DriveQueue,
+    ) -> Result<(), SyncError> {
+        self.announce_late(attached)?;
+        self.check_still_attached(attached)?;
         let drive = &attached.drive;
         *attached.last_burst.lock() = self.monotonic();
-        attached.uses(self.monotonic());
+        attached.note_use(self.monotonic());
         for (no, data_seq, spoiled) in &taken.spoiled {
-            skip(drive.spoil(*no, *data_seq, spoiled))?;
+            skip_damaged(drive.drop_damaged(*no, *data_seq, spoiled))?;
         }
         let mut objects = taken.objects.clone();
         {
             let _marking = attached.marking.lock();
-            objects.extend(self.adopt(attached)?);
+            objects.extend(self.apply_successions(attached)?);
         }
-        objects.extend(attached.short_again(false));
-        objects.extend(self.advance(attached)?);
+        objects.extend(attached.unplaced_to_retry(false));
+        objects.extend(self.apply_history(attached)?);
         let objects: Vec<ObjectNo> = objects.into_iter().collect();
         attached
-            .ahead
+            .burst_left
             .store(objects.len() as u64, Ordering::Relaxed);
         for objects in objects.chunks(WANTS_MAX) {
             let (seen, versions) = {
-                let _applying = self.apply()?;
-                (self.seen(), self.look_at(objects)?)
+                let _applying = self.lock_applying()?;
+                (self.position(), self.versions_at_server(objects)?)
             };
-            let (now, position) = (self.monotonic(), drive.label().seen);
+            let (now, position) = (self.monotonic(), drive.label().position);
             for (no, version) in objects.iter().zip(versions) {
-                attached.ahead.fetch_sub(1, Ordering::Relaxed);
+                attached.burst_left.fetch_sub(1, Ordering::Relaxed);
                 if attached.is_gone.load(Ordering::Acquire) {
                     // It is let go as it is.
                     return Ok(());
                 }
                 let Some(version) = version else {
-                    attached.falls_short(*no, 0);
+                    attached.set_unplaced(*no, 0);
                     continue;
                 };
-                let is_affine = self.inherits(attached, &version)?;
+                let is_affine = self.inherits_affinity(attached, &version)?;
                 if version.data_seq > position {
                     // It has come since. What is not newer than the position is the newest as of
                     // it.
-                    self.drives.has_news_for(attached, version.object, 0, now);
+                    self.drive_set()
+                        .queue_content_for(attached, version.object, 0, now);
                 } else if version.kind == FileType::File {
                     self.copy_to(attached, &version, (seen, is_affine))?;
                 }
             }
         }
         drive.sync()?;
-        attached.says_short();
+        attached.report_unplaced();
         attached.counters.bursts.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Takes in what was committed since the drive's position; what of it is to be on the drive.
-    pub(super) fn advance(&self, attached: &Attached) -> Result<Vec<ObjectNo>, SyncError> {
-        self.tell_attached(attached)?;
+    pub(super) fn apply_history(
+        &self,
+        attached: &AttachedDrive,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
+        self.announce_late(attached)?;
         let DriveLabel {
-            seen: since,
+            position: since,
             digest,
             ..
         } = attached.drive.label();
         let (mut after, mut wanted) = (None, Vec::new());
         loop {
-            let incarnation = self.identity.lock().incarnation;
-            let request = Request::Pull {
+            let incarnation = self.identity().incarnation;
+            let request = ClientRequest::Pull {
                 incarnation,
                 since,
                 digest,
@@ -263,7 +280,7 @@ impl Replica {
                 after,
                 wait_ms: 0,
             };
-            let Reply::Pulled(pulled) = self.ask(&request)? else {
+            let ServerReply::Pulled(pulled) = self.ask_server(&request)? else {
                 return Err(unexpected("to a pull").into());
             };
             attached.is_checked.store(true, Ordering::Release);
@@ -272,26 +289,28 @@ impl Replica {
             }
             if bug(Bug::DrivePositionTooEarly) {
                 self.relabel(attached, |label| {
-                    (label.seen, label.digest) = (pulled.to, pulled.digest)
+                    (label.position, label.digest) = (pulled.to, pulled.digest)
                 })?;
                 attached.drive.sync()?;
             }
             for change in pulled.changes {
                 match change {
-                    Change::Is { version, ranges } => {
+                    PulledObject::Is { version, ranges } => {
                         if version.kind == FileType::File && !bug(Bug::DriveMissesNews) {
                             let state = (version.data_seq, version.size);
-                            skip(
-                                attached
-                                    .drive
-                                    .changed(version.object, state, ranges.as_deref()),
-                            )?;
+                            skip_damaged(attached.drive.apply_change(
+                                version.object,
+                                state,
+                                ranges.as_deref(),
+                            ))?;
                         }
-                        if self.inherits(attached, &version)? {
+                        if self.inherits_affinity(attached, &version)? {
                             wanted.push(version.object);
                         }
                     }
-                    Change::Gone { object } => skip(attached.drive.gone(object))?,
+                    PulledObject::Gone { object } => {
+                        skip_damaged(attached.drive.remove_object(object))?
+                    }
                 }
             }
             match pulled.more {
@@ -301,9 +320,9 @@ impl Replica {
                     attached.drive.sync()?;
                 }
                 None => {
-                    let server = self.identity.lock().server;
+                    let server = self.identity().server;
                     self.relabel(attached, |label| {
-                        (label.seen, label.digest, label.server) =
+                        (label.position, label.digest, label.server_incarnation) =
                             (pulled.to, pulled.digest, server);
                     })?;
                     return Ok(wanted);
@@ -315,18 +334,18 @@ impl Replica {
     /// Changes what a drive says of itself, with the proof that this client knows the volume.
     pub(super) fn relabel(
         &self,
-        attached: &Attached,
+        attached: &AttachedDrive,
         change: impl FnOnce(&mut DriveLabel),
     ) -> Result<(), SyncError> {
-        super::label::sign(self, &attached.drive, change)
+        super::label::sign_label(self, &attached.drive, change)
     }
 
     /// Copies what is here of an object, as the server has it, where the drive does not have it;
     /// and what is not here, if it is always to be there.
     fn copy_to(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
         (seen, is_affine): (CommitSeq, bool),
     ) -> Result<(), SyncError> {
         let copied = self.copy_parts(attached, version, (seen, is_affine));
@@ -334,30 +353,30 @@ impl Replica {
             Err(SyncError::Fs(FsError::NoSpace)) => {
                 attached.counters.full.fetch_add(1, Ordering::Relaxed);
                 // A part of it may be there.
-                self.drives
+                self.drive_set()
                     .enodes
                     .remove(&(attached.device, version.object));
-                attached.has_now(version.object);
+                attached.add_known_object(version.object);
                 if is_affine {
-                    attached.lacks(version)?.len()
+                    attached.missing_ranges(version)?.byte_count()
                 } else {
                     0
                 }
             }
             copied => copied.map(|()| 0)?,
         };
-        attached.falls_short(version.object, lacks);
+        attached.set_unplaced(version.object, lacks);
         Ok(())
     }
 
     fn copy_parts(
         &self,
-        attached: &Attached,
-        version: &Version,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
         (mut seen, is_affine): (CommitSeq, bool),
     ) -> Result<(), SyncError> {
         let (no, drive) = (version.object, &attached.drive);
-        'ranges: for (from, to) in attached.lacks(version)?.iter() {
+        'ranges: for (from, to) in attached.missing_ranges(version)?.iter() {
             let mut at = from;
             while at < to {
                 let stop = (at / STEP + 1).saturating_mul(STEP).min(to);
@@ -384,17 +403,21 @@ impl Replica {
         if is_affine {
             self.copy_rest(attached, version)?;
         }
-        self.drives.enodes.remove(&(attached.device, no));
-        attached.has_now(no);
+        self.drive_set().enodes.remove(&(attached.device, no));
+        attached.add_known_object(no);
         Ok(())
     }
 
     /// Has what is not here fetched to the drive.
-    fn copy_rest(&self, attached: &Attached, version: &Version) -> Result<(), SyncError> {
-        for (from, to) in attached.lacks(version)?.iter() {
+    fn copy_rest(
+        &self,
+        attached: &AttachedDrive,
+        version: &ObjectVersion,
+    ) -> Result<(), SyncError> {
+        for (from, to) in attached.missing_ranges(version)?.iter() {
             let mut at = from;
             while at < to {
-                match self.refetch(attached, version, (at, to))? {
+                match self.refetch_to_drive(attached, version, (at, to))? {
                     Some(end) => at = end,
                     None => return Ok(()),
                 }
@@ -411,22 +434,22 @@ impl Replica {
     )]
     fn as_committed(
         &self,
-        version: &Version,
+        version: &ObjectVersion,
         seen: &mut CommitSeq,
         (from, to): (u64, u64),
-    ) -> Result<Option<Vec<((u64, u64), Vec<Piece>)>>, SyncError> {
+    ) -> Result<Option<Vec<((u64, u64), Vec<DataPiece>)>>, SyncError> {
         let no = version.object;
         // The position stays, and with it what the note means.
-        let _applying = self.apply()?;
-        if self.seen() != *seen {
-            let now = self.look_at(&[no])?.pop().flatten();
+        let _applying = self.lock_applying()?;
+        if self.position() != *seen {
+            let now = self.versions_at_server(&[no])?.pop().flatten();
             if now.is_none_or(|now| now.data_seq != version.data_seq) {
                 return Ok(None);
             }
-            *seen = self.seen();
+            *seen = self.position();
         }
-        let _here = self.content_lock(no).read();
-        let note = self.note(no)?;
+        let _here = self.residency_lock(no).read();
+        let note = self.note_of(no)?;
         let attr = match self.store().attr(no) {
             Err(StoreError::NotFound(_)) => return Ok(None),
             attr => attr?,
@@ -436,10 +459,10 @@ impl Replica {
         if !is_servers(&note, version.data_seq) || !is_as_there || version.data_seq > *seen {
             return Ok(None);
         }
-        let mut here = Ranges::default();
+        let mut here = ByteRanges::default();
         here.add(from, to);
         let mut parts = Vec::new();
-        for (from, to) in here.without(&note.absent).iter() {
+        for (from, to) in here.difference(&note.absent).iter() {
             let (mut at, mut pieces) = (from, Vec::new());
             while let Some(data) = self.store().seek(no, at, false)?.filter(|data| *data < to) {
                 at = self
@@ -455,7 +478,7 @@ impl Replica {
 }
 
 /// Returns whether what is here of content is of this commit, as far as the note tells.
-fn is_servers(note: &Note, data_seq: CommitSeq) -> bool {
+fn is_servers(note: &ObjectNote, data_seq: CommitSeq) -> bool {
     (!note.is_ours() || bug(Bug::DriveGetsPending))
         && !note.needs_look
         && (note.absent.is_empty() || note.data_seq == data_seq)

@@ -11,13 +11,13 @@
 //! 4. What is left behind is said, with the reason; the drive is let go all the same.
 
 use super::super::{Replica, SyncError};
-use super::attached::Attached;
+use super::attached::AttachedDrive;
 use super::refused::DriveRefused;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::DriveWorker;
-use teal_proto::{DeviceAsk, Request};
+use teal_proto::{ClientRequest, DeviceRequest};
 use teal_volume::FsError;
 
 /// Unmounting waits no longer for a drive.
@@ -35,11 +35,11 @@ impl Replica {
     /// [`DriveRefused::NotAttached`]; or why it did not get everything: detached it is all the same.
     pub fn detach_drive(self: &Arc<Self>, name: &str, fast: bool) -> Result<(), DriveRefused> {
         let found = self
-            .drives
-            .all()
+            .drive_set()
+            .attached_drives()
             .into_iter()
             .find(|drive| drive.name == name || drive.place == name);
-        let refused = || match self.drives.superseded_words(name) {
+        let refused = || match self.drive_set().superseded_reason(name) {
             Some(words) => DriveRefused::Superseded(words),
             None => DriveRefused::NotAttached(name.to_owned()),
         };
@@ -63,7 +63,7 @@ impl Replica {
     ///
     /// # Errors
     /// Why something is left behind, for people.
-    fn bring_up_to_date(&self, attached: &Arc<Attached>) -> Result<(), String> {
+    fn bring_up_to_date(&self, attached: &Arc<AttachedDrive>) -> Result<(), String> {
         let sent = self.flush_upstream();
         let left = |e: FsError| {
             let why = e.into_words_of_server().unwrap_or_else(|e| e.to_string());
@@ -78,19 +78,19 @@ impl Replica {
                 Err(e) => format!("{why}; {e}"),
             }
         };
-        if sent.is_err() && self.state.lock().trouble.is_some() {
+        if sent.is_err() && !self.state().is_up() {
             // Nothing is copied while nobody knows what the server has.
             return sent.map_err(left);
         }
         self.want_incomplete(attached).map_err(|e| e.to_string())?;
         for _ in 0..BURSTS {
-            self.burst(attached).map_err(|e| e.to_string())?;
+            self.run_burst(attached).map_err(|e| e.to_string())?;
             if attached.queue.lock().objects.is_empty() {
                 break;
             }
         }
         sent.map_err(left)?;
-        match attached.short_of() {
+        match attached.count_unplaced() {
             (0, _) => Ok(()),
             (1, bytes) => Err(format!(
                 "it is full, and one file with affinity ({bytes} bytes of it) is not on it"
@@ -102,10 +102,10 @@ impl Replica {
     }
 
     /// Ends a drive; one that does not answer is waited for no longer than [`GOODBYE`].
-    fn end_soon(self: &Arc<Self>, attached: &Arc<Attached>) -> Result<(), DriveRefused> {
+    fn end_soon(self: &Arc<Self>, attached: &Arc<AttachedDrive>) -> Result<(), DriveRefused> {
         let (replica, drive) = (Arc::clone(self), Arc::clone(attached));
         let end = move || replica.end_drive(&drive);
-        let ended = DriveWorker::new("teal-detach")?.ask(GOODBYE, end);
+        let ended = DriveWorker::new("teal-detach")?.run_with_deadline(GOODBYE, end);
         let why = match ended {
             Some(Ok(())) => return Ok(()),
             Some(Err(e)) => e.to_string(),
@@ -118,8 +118,8 @@ impl Replica {
     }
 
     /// Nobody reads from it any more; it is said to be clean, and closed.
-    fn end_drive(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        self.drives
+    fn end_drive(&self, attached: &Arc<AttachedDrive>) -> Result<(), SyncError> {
+        self.drive_set()
             .attached
             .write()
             .retain(|other| !Arc::ptr_eq(other, attached));
@@ -128,14 +128,12 @@ impl Replica {
         let _flushing = attached.flushing.lock();
         self.relabel(attached, |label| label.is_clean = true)?;
         attached.drive.close()?;
-        let is_there = {
-            let state = self.state.lock();
-            state.is_connected && state.trouble.is_none()
-        };
-        let detach = Request::Devices(DeviceAsk::Detach {
+        let detach = ClientRequest::Devices(DeviceRequest::Detach {
             device: attached.device,
         });
-        if is_there && let Err(e) = self.call(&detach, TELLING) {
+        if self.state().is_there()
+            && let Err(e) = self.call_server(&detach, TELLING)
+        {
             log::debug!(
                 "the server does not hear that {} is detached: {e}",
                 attached.name
@@ -146,7 +144,7 @@ impl Replica {
 
     /// Detaches all drives, as fast as they can; for the end of a mount.
     pub fn end_drives(self: &Arc<Self>) {
-        for attached in self.drives.all() {
+        for attached in self.drive_set().attached_drives() {
             if let Err(e) = self.end_soon(&attached) {
                 log::warn!("{e}");
             }
@@ -159,7 +157,7 @@ impl Replica {
     /// [`DriveRefused::Unknown`], [`DriveRefused::Unreachable`].
     pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
         let note = self
-            .ask_devices(DeviceAsk::List)?
+            .ask_devices(DeviceRequest::List)?
             .into_iter()
             .find(|note| note.name == name);
         let note = note.ok_or_else(|| DriveRefused::Unknown(name.to_owned()))?;
@@ -167,7 +165,7 @@ impl Replica {
             Err(DriveRefused::NotAttached(_) | DriveRefused::Superseded(_)) | Ok(()) => {}
             Err(e) => log::warn!("{name}: {e}"),
         }
-        self.ask_devices(DeviceAsk::Remove {
+        self.ask_devices(DeviceRequest::Remove {
             device: note.device,
         })
         .map(|_| note.device)

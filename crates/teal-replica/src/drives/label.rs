@@ -4,15 +4,15 @@ use super::super::{Replica, SyncError};
 use teal_device::{Drive, DriveLabel};
 
 /// Changes a label, with the proof that this client knows the volume.
-pub(super) fn sign(
+pub(super) fn sign_label(
     replica: &Replica,
     drive: &Drive,
     change: impl FnOnce(&mut DriveLabel),
 ) -> Result<(), SyncError> {
     let mut signed = Ok(());
-    drive.relabel(|label| {
+    drive.update_label(|label| {
         change(label);
-        match replica.proof(&label.said()) {
+        match replica.label_proof(&label.signed_bytes()) {
             Ok(proof) => label.proof = proof,
             Err(e) => signed = Err(e),
         }

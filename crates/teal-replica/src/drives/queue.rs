@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::time::Duration;
-use teal_types::{CommitSeq, ObjectNo, Ranges};
+use teal_types::{ByteRanges, CommitSeq, ObjectNo};
 
 /// So many objects wait at most: what is one more is on the drive when it is read again.
 pub(super) const QUEUE_MAX: usize = 1 << 16;
 
 /// What waits for a drive.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct DriveQueue {
     pub(super) objects: BTreeSet<ObjectNo>,
     pub(super) bytes: u64,
     pub(super) since: Option<Duration>,
-    pub(super) spoiled: Vec<(ObjectNo, CommitSeq, Ranges)>,
+    pub(super) spoiled: Vec<(ObjectNo, CommitSeq, ByteRanges)>,
 }
 
-impl Queue {
+impl DriveQueue {
     pub(super) fn add(&mut self, no: ObjectNo, bytes: u64, now: Duration) {
         if self.objects.len() < QUEUE_MAX {
             self.objects.insert(no);

@@ -7,16 +7,16 @@
 //!    from what is here.
 
 use super::super::Replica;
-use super::attached::Attached;
-use super::choice::span;
-use super::set::Source;
+use super::attached::AttachedDrive;
+use super::attached_drives::ContentSource;
+use super::choice::to_span;
 use crate::seeded::{Bug, bug};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::FoundContent;
-use teal_log::Parts;
-use teal_proto::Want;
+use teal_log::ScatteredBytes;
+use teal_proto::WantedRange;
 use teal_types::{Attr, CommitSeq, ObjectNo};
 use teal_volume::FsError;
 
@@ -31,17 +31,17 @@ pub(super) const PATIENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Content of an object since a commit that a drive gave, and that is not entered here yet.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct UnstoredContent {
     no: ObjectNo,
     data_seq: CommitSeq,
     found: FoundContent,
     device: u32,
 }
 
-impl Fresh {
+impl UnstoredContent {
     /// All of it from `from` to `to`, if that was found.
-    fn parts(&self, from: u64, to: u64) -> Option<Parts> {
-        let is_whole = self.found.present.within(from, to).len() == to - from;
+    fn whole_range(&self, from: u64, to: u64) -> Option<ScatteredBytes> {
+        let is_whole = self.found.present.clipped_to(from, to).byte_count() == to - from;
         let mut whole = vec![0; usize::try_from(to - from).ok().filter(|_| is_whole)?];
         for (at, bytes) in &self.found.pieces {
             let (first, last) = (from.max(*at), to.min(at + bytes.len() as u64));
@@ -50,55 +50,62 @@ impl Fresh {
                 whole[(first - from) as usize..(last - from) as usize].copy_from_slice(bytes);
             }
         }
-        Some(Parts::from(whole))
+        Some(ScatteredBytes::from(whole))
     }
 }
 
 impl Replica {
     /// Returns what somebody reads who does not have it here, from a drive, if one is to be asked
     /// first and has it all; it is to be entered then.
-    pub(crate) fn read_fresh(
+    pub(crate) fn read_from_drive(
         &self,
         attr: &Attr,
         (from, to): (u64, u64),
-    ) -> Result<Option<(Parts, Fresh)>, FsError> {
-        if self.drives.is_empty() {
+    ) -> Result<Option<(ScatteredBytes, UnstoredContent)>, FsError> {
+        if self.drive_set().is_empty() {
             return Ok(None);
         }
         let (no, to) = (attr.object, to.min(attr.size));
-        let is_absent = from < to && self.note(no)?.absent.within(from, to).len() == to - from;
+        let is_absent =
+            from < to && self.note_of(no)?.absent.clipped_to(from, to).byte_count() == to - from;
         if !is_absent {
             return Ok(None);
         }
         let Some(fresh) = self.ask_drives(no, (from, to), true)? else {
             return Ok(None);
         };
-        if let Some(parts) = fresh.parts(from, to) {
+        if let Some(parts) = fresh.whole_range(from, to) {
             return Ok(Some((parts, fresh)));
         }
-        self.enter(fresh)?;
+        self.store_content(fresh)?;
         Ok(None)
     }
 
     /// Brings absent content from a drive, if one is to be asked before the server: `true` if some
     /// of it is here now.
-    pub(in super::super) fn read_drives(
+    pub(in super::super) fn fetch_from_drives(
         &self,
         no: ObjectNo,
         range: (u64, u64),
         has_server: bool,
     ) -> Result<bool, FsError> {
-        if self.drives.is_empty() {
+        if self.drive_set().is_empty() {
             return Ok(false);
         }
-        let Some(first) = self.note(no)?.absent.within(range.0, range.1).iter().next() else {
+        let Some(first) = self
+            .note_of(no)?
+            .absent
+            .clipped_to(range.0, range.1)
+            .iter()
+            .next()
+        else {
             return Ok(true);
         };
         let Some(fresh) = self.ask_drives(no, range, has_server)? else {
             return Ok(false);
         };
-        self.enter(fresh)?;
-        Ok(!self.note(no)?.absent.touches(first.0, first.0 + 1))
+        self.store_content(fresh)?;
+        Ok(!self.note_of(no)?.absent.overlaps(first.0, first.0 + 1))
     }
 
     /// Asks drives for content, as long as one is to be asked before the server: what the first
@@ -108,26 +115,28 @@ impl Replica {
         no: ObjectNo,
         (from, to): (u64, u64),
         has_server: bool,
-    ) -> Result<Option<Fresh>, FsError> {
-        let note = self.note(no)?;
-        let Some((first, _)) = note.absent.within(from, to).iter().next() else {
+    ) -> Result<Option<UnstoredContent>, FsError> {
+        let note = self.note_of(no)?;
+        let Some((first, _)) = note.absent.clipped_to(from, to).iter().next() else {
             return Ok(None);
         };
-        let goes_on = first > 0 && !note.absent.touches(first - 1, first);
+        let goes_on = first > 0 && !note.absent.overlaps(first - 1, first);
         let ahead = if goes_on { to.max(first + AHEAD) } else { to };
         let last = note
             .absent
-            .within(first, ahead)
+            .clipped_to(first, ahead)
             .iter()
             .last()
             .map_or(to, |(_, last)| last);
-        let has_server = has_server && self.state.lock().trouble.is_none();
+        let has_server = has_server && self.state().is_up();
         let bytes = to.saturating_sub(first).min(AHEAD);
-        for source in
-            self.drives
-                .order((no, note.data_seq), bytes, has_server, (self.clock(), true))
-        {
-            let Source::Drive(drive) = source else {
+        for source in self.drive_set().ordered_sources(
+            (no, note.data_seq),
+            bytes,
+            has_server,
+            (self.clock(), true),
+        ) {
+            let ContentSource::Drive(drive) = source else {
                 return Ok(None);
             };
             let Some(fresh) =
@@ -135,10 +144,10 @@ impl Replica {
             else {
                 continue;
             };
-            if fresh.found.present.touches(first, first + 1) {
+            if fresh.found.present.overlaps(first, first + 1) {
                 return Ok(Some(fresh));
             }
-            self.enter(fresh)?;
+            self.store_content(fresh)?;
         }
         Ok(None)
     }
@@ -146,15 +155,15 @@ impl Replica {
     /// Returns what one drive has of it.
     fn ask_drive(
         &self,
-        attached: &Arc<Attached>,
+        attached: &Arc<AttachedDrive>,
         (no, data_seq): (ObjectNo, CommitSeq),
         (from, to): (u64, u64),
         has_other: bool,
-    ) -> Option<Fresh> {
+    ) -> Option<UnstoredContent> {
         let predicted = attached
-            .meter
+            .latency_model
             .lock()
-            .predict(to - from)
+            .predict_time(to - from)
             .map_or(Duration::ZERO, |time| Duration::from_nanos(time.get()));
         let patience = if has_other {
             PATIENCE.max(predicted * TIMES)
@@ -164,7 +173,10 @@ impl Replica {
         let (begun, drive) = (self.monotonic(), Arc::clone(&attached.drive));
         let is_busy = attached.is_busy();
         let read = move || {
-            let held = drive.held(no)?.content.filter(|_| bug(Bug::DriveStale));
+            let held = drive
+                .held_object(no)?
+                .content
+                .filter(|_| bug(Bug::DriveStale));
             drive.read(
                 no,
                 held.map_or(data_seq, |content| content.data_seq),
@@ -172,30 +184,32 @@ impl Replica {
                 to,
             )
         };
-        let Some(found) = attached.reader.ask(patience, read) else {
+        let Some(found) = attached.reader.run_with_deadline(patience, read) else {
             attached.counters.late.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        let found = found.inspect_err(|e| self.lose_if(attached, e)).ok()?;
+        let found = found
+            .inspect_err(|e| self.drop_if_failed(attached, e))
+            .ok()?;
         let now = self.monotonic();
-        attached.uses(now);
-        self.found(
+        attached.note_use(now);
+        self.note_found(
             attached,
             (no, data_seq),
             found,
-            (span(now.saturating_sub(begun)), is_busy),
+            (to_span(now.saturating_sub(begun)), is_busy),
         )
     }
 
     /// Takes in what a drive's answer tells of it.
-    fn found(
+    fn note_found(
         &self,
-        attached: &Attached,
+        attached: &AttachedDrive,
         (no, data_seq): (ObjectNo, CommitSeq),
         mut found: FoundContent,
-        (time, is_busy): (teal_types::Span, bool),
-    ) -> Option<Fresh> {
-        let spoiled = std::mem::take(&mut found.spoiled);
+        (time, is_busy): (teal_types::TimeSpan, bool),
+    ) -> Option<UnstoredContent> {
+        let spoiled = std::mem::take(&mut found.damaged);
         if bug(Bug::SpoiledServed) {
             spoiled
                 .iter()
@@ -212,30 +226,32 @@ impl Replica {
                 .counters
                 .spoiled
                 .fetch_add(bytes, Ordering::Relaxed);
-            attached.spoils(no, data_seq, &spoiled, self.monotonic());
+            attached.queue_spoiled(no, data_seq, &spoiled, self.monotonic());
         }
         if found.present.is_empty() {
             if spoiled.is_empty() {
-                self.drives.enodes.insert((attached.device, no), data_seq);
+                self.drive_set()
+                    .enodes
+                    .insert((attached.device, no), data_seq);
             }
             return None;
         }
-        let bytes = found.present.len();
+        let bytes = found.present.byte_count();
         {
-            let mut meter = attached.meter.lock();
+            let mut meter = attached.latency_model.lock();
             if is_busy {
-                meter.measured_busy(bytes, time)
+                meter.note_busy_read(bytes, time)
             } else {
-                meter.measured(bytes, time)
+                meter.note_read(bytes, time)
             }
         }
-        self.drives.server.lock().waits(time);
+        self.drive_set().server.lock().note_other_time(time);
         attached.counters.reads.fetch_add(1, Ordering::Relaxed);
         attached
             .counters
             .read_bytes
             .fetch_add(bytes, Ordering::Relaxed);
-        Some(Fresh {
+        Some(UnstoredContent {
             no,
             data_seq,
             found,
@@ -244,27 +260,27 @@ impl Replica {
     }
 
     /// Enters what a drive gave, where it still means what is absent here.
-    pub(crate) fn enter(&self, fresh: Fresh) -> Result<(), FsError> {
-        let Fresh {
+    pub(crate) fn store_content(&self, fresh: UnstoredContent) -> Result<(), FsError> {
+        let UnstoredContent {
             no,
             data_seq,
             found,
             device,
         } = fresh;
-        let (bytes, mut pieces) = (found.present.len(), found.pieces);
+        let (bytes, mut pieces) = (found.present.byte_count(), found.pieces);
         self.room_for(bytes);
         for (from, to) in found.present.iter() {
             let rest = pieces.split_off(pieces.partition_point(|(at, _)| *at < to));
-            let want = Want {
+            let want = WantedRange {
                 object: no,
                 data_seq,
                 offset: from,
                 len: to - from,
             };
-            self.fill(&want, to - from, std::mem::replace(&mut pieces, rest))?;
+            self.store_fetched(&want, to - from, std::mem::replace(&mut pieces, rest))?;
         }
-        self.drives
-            .has_news(no, bytes, self.monotonic(), Some(device));
+        self.drive_set()
+            .queue_content(no, bytes, self.monotonic(), Some(device));
         Ok(())
     }
 }

@@ -9,20 +9,20 @@
 //! 2. Nothing is lost by that: what is on a drive the server has.
 
 use super::super::{Replica, SyncError, unexpected};
-use super::attached::Attached;
-use super::set::Drives;
+use super::attached::AttachedDrive;
+use super::attached_drives::AttachedDrives;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_device::UpstreamError;
-use teal_proto::{DeviceAsk, DeviceNote, Reply, Request};
+use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, ServerReply};
 use teal_types::ReplicaNo;
 
 /// Drives that others have attached since.
 #[derive(Debug, Default)]
-pub(super) struct Superseded {
+pub(super) struct SupersededDrives {
     /// By their numbers, until they are attached here again: their names, and what is said of them.
     known: BTreeMap<u32, (String, String)>,
     /// Where they were, until somebody asks.
@@ -31,13 +31,13 @@ pub(super) struct Superseded {
     asked: Option<Duration>,
 }
 
-impl Drives {
+impl AttachedDrives {
     /// Stops using a drive, if by these notes of the server it is another machine's now: what is
     /// said then. Nothing is being written to it.
     fn leave_if_superseded(
         &self,
         ours: ReplicaNo,
-        attached: &Arc<Attached>,
+        attached: &Arc<AttachedDrive>,
         notes: &[DeviceNote],
     ) -> Option<String> {
         let note = notes.iter().find(|note| note.device == attached.device)?;
@@ -45,11 +45,11 @@ impl Drives {
             .attached
             .as_ref()
             .filter(|(replica, _)| *replica != ours)?;
-        if attached.is_untold.load(Ordering::Acquire) {
+        if attached.is_unannounced.load(Ordering::Acquire) {
             // The server has not heard of what is here.
             return None;
         }
-        let Attached {
+        let AttachedDrive {
             name,
             place,
             device,
@@ -75,8 +75,8 @@ impl Drives {
     }
 
     /// What the server says of all drives.
-    pub(super) fn compare(&self, ours: ReplicaNo, notes: &[DeviceNote]) {
-        for attached in self.all() {
+    pub(super) fn compare_with_server(&self, ours: ReplicaNo, notes: &[DeviceNote]) {
+        for attached in self.attached_drives() {
             // A burst under way has looked itself.
             if let Some(_flushing) = attached.flushing.try_lock() {
                 self.leave_if_superseded(ours, &attached, notes);
@@ -85,12 +85,12 @@ impl Drives {
     }
 
     /// It is here again.
-    pub(super) fn is_ours_again(&self, device: u32) {
+    pub(super) fn forget_superseded(&self, device: u32) {
         self.superseded.lock().known.remove(&device);
     }
 
     /// Returns what is said of a drive of this name that others have attached since.
-    pub(super) fn superseded_words(&self, name: &str) -> Option<String> {
+    pub(super) fn superseded_reason(&self, name: &str) -> Option<String> {
         let superseded = self.superseded.lock();
         superseded
             .known
@@ -102,12 +102,17 @@ impl Drives {
 
 impl Replica {
     /// Asks the server whether a drive is still this machine's; under its `flushing`.
-    pub(super) fn is_still_here(&self, attached: &Arc<Attached>) -> Result<(), SyncError> {
-        let Reply::Devices(notes) = self.ask(&Request::Devices(DeviceAsk::List))? else {
+    pub(super) fn check_still_attached(
+        &self,
+        attached: &Arc<AttachedDrive>,
+    ) -> Result<(), SyncError> {
+        let ServerReply::Devices(notes) =
+            self.ask_server(&ClientRequest::Devices(DeviceRequest::List))?
+        else {
             return Err(unexpected("to a question about drives").into());
         };
-        let ours = self.identity.lock().replica;
-        match self.drives.leave_if_superseded(ours, attached, &notes) {
+        let ours = self.identity().replica;
+        match self.drive_set().leave_if_superseded(ours, attached, &notes) {
             Some(words) => Err(UpstreamError::Denied(words).into()),
             None => Ok(()),
         }
@@ -115,14 +120,14 @@ impl Replica {
 
     /// With the news, and not much more often than those are renewed: whether the drives are still
     /// this machine's.
-    pub(in super::super) fn look_after_drives(&self) {
-        if self.drives.is_empty() {
+    pub(in super::super) fn check_drives_with_news(&self) {
+        if self.drive_set().is_empty() {
             return;
         }
         let now = self.monotonic();
         {
-            let asked = &mut self.drives.superseded.lock().asked;
-            if asked.is_some_and(|asked| now < asked + self.options.keep_alive / 2) {
+            let asked = &mut self.drive_set().superseded.lock().asked;
+            if asked.is_some_and(|asked| now < asked + self.options().keep_alive / 2) {
                 return;
             }
             *asked = Some(now);
@@ -135,7 +140,7 @@ impl Replica {
     /// Returns what is to be said of drives that were attached here and are another machine's
     /// since, by their numbers.
     pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
-        let superseded = self.drives.superseded.lock();
+        let superseded = self.drive_set().superseded.lock();
         superseded
             .known
             .iter()
@@ -146,6 +151,6 @@ impl Replica {
     /// Returns where those were that have been found out since this was asked last: what is there
     /// is not to be attached by itself.
     pub fn superseded_places(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut self.drives.superseded.lock().places)
+        std::mem::take(&mut self.drive_set().superseded.lock().places)
     }
 }

@@ -1,9 +1,9 @@
 //! The choice among sources, as reads and answers come in.
 
-use super::attached::{Attached, Counters};
-use super::choice::Meter;
-use super::rest::Rest;
-use super::set::{Drives, Source};
+use super::attached::{AttachedDrive, DriveCounters};
+use super::attached_drives::{AttachedDrives, ContentSource};
+use super::choice::LatencyModel;
+use super::sleep::SleepTracker;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use teal_device::{Drive, DriveWorker};
 use teal_energy::Profile;
 use teal_env::Clock;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
-use teal_proto::Got;
-use teal_proto::{Reply, Request, encode_reply};
+use teal_proto::ContentAnswer;
+use teal_proto::{ClientRequest, ServerReply, encode_reply};
 use teal_types::{BLOCK, CommitSeq, ObjectNo};
-use teal_types::{SECTOR, Span};
+use teal_types::{SECTOR, TimeSpan};
 use teal_volume::RankedMutex;
 
 const NO: ObjectNo = ObjectNo::new(70);
 const SEQ: CommitSeq = CommitSeq::new(3);
 
 /// A drive in memory, of a profile.
-fn drive(profile: Option<&Profile>) -> Arc<Attached> {
+fn drive(profile: Option<&Profile>) -> Arc<AttachedDrive> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let disk = Arc::new(MemDisk::new((16 << 20) / SECTOR));
-    let drive = Drive::make(
+    let drive = Drive::create(
         disk,
         Arc::clone(&clock),
         &SystemEntropy,
@@ -34,68 +34,74 @@ fn drive(profile: Option<&Profile>) -> Arc<Attached> {
         DriveLabel::default(),
     )
     .unwrap();
-    Arc::new(Attached {
+    Arc::new(AttachedDrive {
         device: 1,
         name: "usb".into(),
         place: "there".into(),
         drive: Arc::new(drive),
         reader: DriveWorker::new("test").unwrap(),
-        meter: Mutex::new(Meter::local(profile)),
-        rest: Mutex::new(profile.and_then(|profile| Rest::of(profile, Duration::ZERO))),
+        latency_model: Mutex::new(LatencyModel::local(profile)),
+        sleep_tracker: Mutex::new(
+            profile.and_then(|profile| SleepTracker::for_profile(profile, Duration::ZERO)),
+        ),
         queue: Mutex::default(),
         changed: Condvar::new(),
-        flushing: RankedMutex::new(teal_volume::Rank::DriveBurst, ()),
-        ahead: AtomicU64::new(0),
+        flushing: RankedMutex::new(teal_volume::LockRank::DriveBurst, ()),
+        burst_left: AtomicU64::new(0),
         last_burst: Mutex::default(),
         has_affinity: AtomicBool::new(false),
         is_checked: AtomicBool::new(true),
-        is_untold: AtomicBool::new(false),
-        has: Mutex::new(None),
+        is_unannounced: AtomicBool::new(false),
+        known_objects: Mutex::new(None),
         profile: String::new(),
-        marking: RankedMutex::new(teal_volume::Rank::DriveMarks, ()),
-        heirs: Mutex::default(),
-        short: Mutex::default(),
+        marking: RankedMutex::new(teal_volume::LockRank::DriveMarks, ()),
+        successions: Mutex::default(),
+        unplaced: Mutex::default(),
         is_gone: AtomicBool::new(false),
-        counters: Counters::default(),
+        counters: DriveCounters::default(),
     })
 }
 
-fn with(drive: &Arc<Attached>) -> Drives {
-    let drives = Drives::default();
+fn with(drive: &Arc<AttachedDrive>) -> AttachedDrives {
+    let drives = AttachedDrives::default();
     drives.attached.write().push(Arc::clone(drive));
     drives
 }
 
 /// The server has sent a block.
-fn answers(drives: &Drives, millis: u64) {
-    let data = teal_proto::Data {
+fn answers(drives: &AttachedDrives, millis: u64) {
+    let data = teal_proto::ReplyPiece {
         offset: 0,
         bytes: serde_bytes::ByteBuf::from(vec![1; 4096]),
     };
-    let reply = Reply::Data(vec![Got::Is {
+    let reply = ServerReply::Data(vec![ContentAnswer::Is {
         len: 4096,
         pieces: vec![data],
     }]);
     let is_busy = drives.is_sending();
-    drives.answered(
-        &Request::Read { wants: Vec::new() },
+    drives.note_answer(
+        &ClientRequest::Read { wants: Vec::new() },
         &reply,
         (Duration::from_millis(millis), is_busy),
     );
 }
 
 /// Returns whether the drive comes first.
-fn is_drive_first(drives: &Drives) -> bool {
+fn is_drive_first(drives: &AttachedDrives) -> bool {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let order = drives.order((NO, SEQ), BLOCK, true, (&clock, true));
-    matches!(order.first(), Some(Source::Drive(_)))
+    let order = drives.ordered_sources((NO, SEQ), BLOCK, true, (&clock, true));
+    matches!(order.first(), Some(ContentSource::Drive(_)))
 }
 
 #[test]
 fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses() {
     let usb = drive(None);
     let drives = with(&usb);
-    (0..8).for_each(|_| usb.meter.lock().measured(BLOCK, Span::millis(20)));
+    (0..8).for_each(|_| {
+        usb.latency_model
+            .lock()
+            .note_read(BLOCK, TimeSpan::from_millis(20))
+    });
     for _ in 0..50 {
         answers(&drives, 2);
     }
@@ -110,12 +116,17 @@ fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses()
     let mut back = 0;
     loop {
         if is_drive_first(&drives) {
-            usb.meter.lock().measured(BLOCK, Span::millis(20));
-            drives.server.lock().waits(Span::millis(20));
+            usb.latency_model
+                .lock()
+                .note_read(BLOCK, TimeSpan::from_millis(20));
+            drives
+                .server
+                .lock()
+                .note_other_time(TimeSpan::from_millis(20));
         } else {
             answers(&drives, 2);
             back += 1;
-            if drives.server.lock().predict(BLOCK) < Some(Span::millis(20)) {
+            if drives.server.lock().predict_time(BLOCK) < Some(TimeSpan::from_millis(20)) {
                 break;
             }
         }
@@ -126,13 +137,13 @@ fn after_a_jump_of_the_delay_the_clients_choice_follows_within_twenty_accesses()
 #[test]
 fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     // Its start costs what many reads lose.
-    let disk = Profile::shipped("hitachi-travelstar-5k320").unwrap();
+    let disk = Profile::find_shipped("hitachi-travelstar-5k320").unwrap();
     let usb = drive(Some(&disk));
     let drives = with(&usb);
-    usb.uses(SystemClock.monotonic());
+    usb.note_use(SystemClock.monotonic_time());
     answers(&drives, 60);
     assert!(is_drive_first(&drives), "it is awake, and faster");
-    usb.rest.lock().as_mut().unwrap().sleep_long_ago();
+    usb.sleep_tracker.lock().as_mut().unwrap().sleep_long_ago();
     let mut served = 0;
     while usb.counters.woken.load(Ordering::Relaxed) == 0 {
         assert!(!is_drive_first(&drives), "another has it");
@@ -142,28 +153,30 @@ fn nobody_waits_for_a_drive_that_sleeps_and_it_is_woken_once_that_pays() {
     }
     assert!(served > 1, "not for one read");
     assert_eq!(usb.counters.asleep.load(Ordering::Relaxed), served);
-    while usb.reader.is_late() || usb.is_asleep(SystemClock.monotonic()) {
+    while usb.reader.is_late() || usb.is_asleep(SystemClock.monotonic_time()) {
         std::thread::yield_now();
     }
     assert!(is_drive_first(&drives), "it was woken");
     // Without another, it is asked whatever it does.
-    usb.rest.lock().as_mut().unwrap().sleep_long_ago();
+    usb.sleep_tracker.lock().as_mut().unwrap().sleep_long_ago();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let alone = drives.order((NO, SEQ), BLOCK, false, (&clock, true));
-    assert!(matches!(alone[..], [Source::Drive(_)]));
+    let alone = drives.ordered_sources((NO, SEQ), BLOCK, false, (&clock, true));
+    assert!(matches!(alone[..], [ContentSource::Drive(_)]));
 }
 
 #[test]
 fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.meter.lock().measured(BLOCK, Span::millis(1));
+    usb.latency_model
+        .lock()
+        .note_read(BLOCK, TimeSpan::from_millis(1));
     answers(&drives, 200);
     assert!(is_drive_first(&drives));
     let (go, gone) = std::sync::mpsc::channel::<()>();
     assert_eq!(
         usb.reader
-            .ask(Duration::from_millis(1), move || gone.recv().is_ok()),
+            .run_with_deadline(Duration::from_millis(1), move || gone.recv().is_ok()),
         None
     );
     for n in 1..=5 {
@@ -183,12 +196,16 @@ fn nobody_waits_for_a_drive_that_is_slow_or_gone() {
 fn a_burst_under_way_is_anticipated() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.meter.lock().measured(BLOCK, Span::millis(10));
+    usb.latency_model
+        .lock()
+        .note_read(BLOCK, TimeSpan::from_millis(10));
     answers(&drives, 15);
     assert!(is_drive_first(&drives));
     let burst = usb.flushing.lock();
     assert!(!is_drive_first(&drives), "it would wait behind it");
-    usb.meter.lock().measured_busy(BLOCK, Span::millis(11));
+    usb.latency_model
+        .lock()
+        .note_busy_read(BLOCK, TimeSpan::from_millis(11));
     assert!(is_drive_first(&drives), "it was measured");
     drop(burst);
     assert!(is_drive_first(&drives));
@@ -198,22 +215,26 @@ fn a_burst_under_way_is_anticipated() {
 fn a_batch_on_its_way_to_the_server_is_anticipated() {
     let usb = drive(None);
     let drives = with(&usb);
-    (0..8).for_each(|_| usb.meter.lock().measured(BLOCK, Span::millis(15)));
+    (0..8).for_each(|_| {
+        usb.latency_model
+            .lock()
+            .note_read(BLOCK, TimeSpan::from_millis(15))
+    });
     answers(&drives, 10);
     assert!(!is_drive_first(&drives));
-    let batch = drives.sends();
+    let batch = drives.begin_sending();
     assert!(is_drive_first(&drives), "content would come behind it");
-    let quiet = drives.server.lock().predict(BLOCK);
-    drives.answered(
-        &Request::Have { chunks: Vec::new() },
-        &Reply::Done,
+    let quiet = drives.server.lock().predict_time(BLOCK);
+    drives.note_answer(
+        &ClientRequest::Have { chunks: Vec::new() },
+        &ServerReply::Done,
         (Duration::from_secs(1), true),
     );
     answers(&drives, 11);
     assert!(!is_drive_first(&drives), "it was measured");
     drop(batch);
     assert_eq!(
-        drives.server.lock().predict(BLOCK),
+        drives.server.lock().predict_time(BLOCK),
         quiet,
         "that tells nothing of how it is otherwise"
     );
@@ -224,34 +245,36 @@ fn a_batch_on_its_way_to_the_server_is_anticipated() {
 fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
     let usb = drive(None);
     let drives = with(&usb);
-    usb.meter.lock().measured(BLOCK, Span::millis(2));
-    let answered = |reply: &Reply, millis| {
-        let request = Request::List {
+    usb.latency_model
+        .lock()
+        .note_read(BLOCK, TimeSpan::from_millis(2));
+    let answered = |reply: &ServerReply, millis| {
+        let request = ClientRequest::List {
             dirs: Vec::new(),
             ahead: 0,
         };
-        drives.answered(
+        drives.note_answer(
             &request,
             reply,
             (Duration::from_millis(millis), drives.is_sending()),
         );
     };
-    let listing = |no: u64| teal_proto::Listing {
+    let listing = |no: u64| teal_proto::DirectoryListing {
         dir: ObjectNo::new(no),
         entries: None,
         more: false,
     };
-    let few = Reply::Listings {
+    let few = ServerReply::Listings {
         head: SEQ,
         dirs: vec![listing(70)],
     };
-    let many = Reply::Listings {
+    let many = ServerReply::Listings {
         head: SEQ,
         dirs: (1 << 20..(1 << 20) + 20_000).map(listing).collect(),
     };
     let blocks = encode_reply(&many).unwrap().len() as u64 / BLOCK;
     assert!(blocks > 10, "{blocks}");
-    answered(&Reply::Done, 1);
+    answered(&ServerReply::Done, 1);
     answered(&few, 1);
     assert!(
         !is_drive_first(&drives) && drives.is_server_unknown(),
@@ -265,7 +288,7 @@ fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
     answered(&many, 1 + (blocks + 1) / 10);
     assert!(!is_drive_first(&drives), "it was the server's work");
     assert!(
-        !Drives::default().is_server_unknown(),
+        !AttachedDrives::default().is_server_unknown(),
         "who has no drives asks the server for all"
     );
 }
@@ -274,6 +297,6 @@ fn names_tell_how_narrow_the_way_to_the_server_is_before_any_content_comes() {
 fn a_drive_that_is_written_to_outside_of_a_burst_is_anticipated() {
     let usb = drive(None);
     assert!(!usb.is_busy());
-    let label = usb.drive.relabel(|_| assert!(usb.is_busy()));
+    let label = usb.drive.update_label(|_| assert!(usb.is_busy()));
     assert!(label.is_ok() && !usb.is_busy());
 }

@@ -2,59 +2,59 @@
 
 use super::*;
 
-fn link(dir: u64, name: &[u8]) -> Link {
-    Link {
+fn link(dir: u64, name: &[u8]) -> HardLink {
+    HardLink {
         dir: ObjectNo::new(dir),
         name: Name::new(name).unwrap(),
     }
 }
 
-fn full() -> Note {
-    let mut ranges = Ranges::default();
+fn full() -> ObjectNote {
+    let mut ranges = ByteRanges::default();
     ranges.add(1, 2);
     let seq = CommitSeq::new;
-    Note {
-        dirty: Components {
+    ObjectNote {
+        dirty: UnsentComponents {
             gone: true,
             attributes: Some(seq(3)),
             links: Some((seq(4), vec![link(1, b"a")])),
             xattrs: vec![(b"u".to_vec(), seq(5))],
-            ..Components::default()
+            ..UnsentComponents::default()
         },
-        in_flight: Some(InFlight {
+        in_flight: Some(ComponentsInFlight {
             batch: BatchNo::new(6),
-            part: Components {
+            components: UnsentComponents {
                 created: true,
                 data: Some(DirtyContent {
                     base: seq(7),
-                    cut: 8,
+                    least_size: 8,
                     ranges: ranges.clone(),
                     tail: None,
                 }),
-                ..Components::default()
+                ..UnsentComponents::default()
             },
-            sent: vec![link(9, b"b")],
+            sent_names: vec![link(9, b"b")],
         }),
         absent: ranges,
         data_seq: seq(10),
         unlisted: false,
         needs_look: true,
-        lost: Some(link(11, b"c")),
-        behind: None,
+        lost_name: Some(link(11, b"c")),
+        behind_since: None,
     }
 }
 
 #[test]
 fn an_object_that_is_behind_says_since_when() {
-    let note = Note {
+    let note = ObjectNote {
         needs_look: true,
-        behind: Some(CommitSeq::new(0x0102)),
-        ..Note::default()
+        behind_since: Some(CommitSeq::new(0x0102)),
+        ..ObjectNote::default()
     };
     assert_eq!(note.encode(), [2, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(Note::decode(&note.encode()), Some(note));
+    assert_eq!(ObjectNote::decode(&note.encode()), Some(note));
     assert_eq!(
-        Note::decode(&[1, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]),
+        ObjectNote::decode(&[1, 0b101_0000, 2, 1, 0, 0, 0, 0, 0, 0]),
         None,
         "a flag that version 1 does not have"
     );
@@ -97,42 +97,42 @@ fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
     assert_eq!(full().encode(), want);
     let old = [vec![1, 0b1_0111], body].concat();
     assert_eq!(
-        Note::decode(&old),
-        Some(Note {
-            lost: None,
+        ObjectNote::decode(&old),
+        Some(ObjectNote {
+            lost_name: None,
             ..full()
         })
     );
     assert_eq!(
-        Note::decode(&[&[1], &want[1..]].concat()),
+        ObjectNote::decode(&[&[1], &want[1..]].concat()),
         None,
         "version 1 knows no lost names"
     );
-    assert_eq!(Note::decode(&[&[3], &want[1..]].concat()), None);
-    let tail = Some(Tail {
+    assert_eq!(ObjectNote::decode(&[&[3], &want[1..]].concat()), None);
+    let tail = Some(AppendedTail {
         start: 12,
         from: 13,
         to: 14,
     });
     let data = Some(DirtyContent {
         base: CommitSeq::new(7),
-        cut: 8,
-        ranges: Ranges::default(),
+        least_size: 8,
+        ranges: ByteRanges::default(),
         tail,
     });
-    let note = Note {
-        dirty: Components {
+    let note = ObjectNote {
+        dirty: UnsentComponents {
             data,
-            ..Components::default()
+            ..UnsentComponents::default()
         },
-        ..Note::default()
+        ..ObjectNote::default()
     };
     let words = [word(7), word(8), vec![0; 4], word(12), word(13), word(14)].concat();
     let want = [vec![2, 1, 0b10_1000], words, vec![0, 0]].concat();
     assert_eq!(note.encode(), want);
-    assert_eq!(Note::decode(&want), Some(note));
+    assert_eq!(ObjectNote::decode(&want), Some(note));
     assert_eq!(
-        Note::decode(&[&[1], &want[1..]].concat()),
+        ObjectNote::decode(&[&[1], &want[1..]].concat()),
         None,
         "version 1 knows no tails"
     );
@@ -142,56 +142,56 @@ fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
 fn notes_survive_and_damage_is_noticed() {
     for note in [
         full(),
-        Note {
+        ObjectNote {
             unlisted: true,
-            ..Note::default()
+            ..ObjectNote::default()
         },
-        Note::default(),
-        Note {
-            behind: Some(CommitSeq::new(3)),
+        ObjectNote::default(),
+        ObjectNote {
+            behind_since: Some(CommitSeq::new(3)),
             ..full()
         },
     ] {
         let bytes = note.encode();
-        assert_eq!(Note::decode(&bytes), Some(note));
+        assert_eq!(ObjectNote::decode(&bytes), Some(note));
         for len in 0..bytes.len() {
             assert_eq!(
-                Note::decode(&bytes[..len]),
+                ObjectNote::decode(&bytes[..len]),
                 None,
                 "{len} bytes of {}",
                 bytes.len()
             );
         }
-        assert_eq!(Note::decode(&[&bytes[..], &[0]].concat()), None);
+        assert_eq!(ObjectNote::decode(&[&bytes[..], &[0]].concat()), None);
     }
-    let summary = Note::summary(&full().encode());
+    let summary = ObjectNote::summary(&full().encode());
     assert!(summary.is_dirty && summary.is_in_flight && summary.needs_look);
-    let none = Note::summary(&Note::default().encode());
+    let none = ObjectNote::summary(&ObjectNote::default().encode());
     assert!(!none.is_ours() && !none.needs_look);
 }
 
 #[test]
 fn what_did_not_arrive_is_pending_with_its_first_base() {
-    let mut part = Components {
+    let mut part = UnsentComponents {
         attributes: Some(CommitSeq::new(9)),
-        ..Components::default()
+        ..UnsentComponents::default()
     };
-    let in_batch = Components {
+    let in_batch = UnsentComponents {
         attributes: Some(CommitSeq::new(3)),
         links: Some((CommitSeq::new(3), vec![link(1, b"old")])),
-        ..Components::default()
+        ..UnsentComponents::default()
     };
     part.take_back(in_batch.clone());
     assert_eq!(part, in_batch);
     // Removed meanwhile: the position had passed what others changed of it.
-    let mut removed = Components {
+    let mut removed = UnsentComponents {
         gone: true,
         links: Some((CommitSeq::new(8), vec![link(1, b"old")])),
-        ..Components::default()
+        ..UnsentComponents::default()
     };
-    removed.take_back(Components {
+    removed.take_back(UnsentComponents {
         attributes: Some(CommitSeq::new(3)),
-        ..Components::default()
+        ..UnsentComponents::default()
     });
     assert_eq!(removed.links.unwrap().0, CommitSeq::new(3));
 }
@@ -201,30 +201,33 @@ fn tails_that_did_not_arrive_are_one_if_both_are() {
     let part = |tail| {
         let data = Some(DirtyContent {
             base: CommitSeq::new(3),
-            cut: u64::MAX,
-            ranges: Ranges::default(),
+            least_size: u64::MAX,
+            ranges: ByteRanges::default(),
             tail,
         });
-        Components {
+        UnsentComponents {
             data,
-            ..Components::default()
+            ..UnsentComponents::default()
         }
     };
     let (in_batch, newer) = (
-        Tail {
+        AppendedTail {
             start: 10,
             from: 20,
             to: 30,
         },
-        Tail::open(30, 30),
+        AppendedTail::open(30, 30),
     );
-    let joined = |mut newer: Components, in_batch: Components| {
+    let joined = |mut newer: UnsentComponents, in_batch: UnsentComponents| {
         newer.take_back(in_batch);
         newer.data.unwrap().tail
     };
-    let open = Some(Tail::open(10, 20));
+    let open = Some(AppendedTail::open(10, 20));
     assert_eq!(joined(part(Some(newer)), part(Some(in_batch))), open);
-    assert_eq!(joined(Components::default(), part(Some(in_batch))), open);
+    assert_eq!(
+        joined(UnsentComponents::default(), part(Some(in_batch))),
+        open
+    );
     assert_eq!(joined(part(None), part(Some(in_batch))), None);
     assert_eq!(joined(part(Some(newer)), part(None)), None);
 }

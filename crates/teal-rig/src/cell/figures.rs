@@ -1,12 +1,12 @@
-//! The figures of a workload, wherever it ran: the part of a [`Run`] that does not come from the
-//! device.
+//! Holds the figures of a workload, wherever it ran: the part of a [`CellRun`] that does not come
+//! from the device.
 
 use serde::{Deserialize, Serialize};
-use teal_study::matrix::{Meter, Run, Spent};
+use teal_study::matrix::{CellRun, DeviceUse, EnergySource};
 use teal_study::statistics::steady_from;
-use teal_study::workload::Outcome;
+use teal_study::workload::RunOutcome;
 
-/// What the workload did, in figures as [`Run`] has them.
+/// Holds the figures of the workload, in the form of [`CellRun`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WorkloadFigures {
     operations: u64,
@@ -19,7 +19,7 @@ pub struct WorkloadFigures {
 }
 
 impl WorkloadFigures {
-    pub(crate) fn of(outcome: &Outcome) -> Self {
+    pub(crate) fn from_outcome(outcome: &RunOutcome) -> Self {
         let all = outcome.summary().all;
         let rates: Vec<f64> = outcome
             .seconds
@@ -27,6 +27,11 @@ impl WorkloadFigures {
             .map(|second| second.operations as f64)
             .collect();
         let steady = steady_from(&rates);
+        // The warm-up is not counted; a run that never became steady has only its mean rate.
+        debug_assert!(
+            steady.is_none_or(|from| from < rates.len()),
+            "the warm-up ends within the run"
+        );
         let counted = &rates[steady.unwrap_or(0)..];
         let rate = match steady {
             Some(_) => counted.iter().sum::<f64>() / (counted.len() as f64).max(1.0),
@@ -49,13 +54,13 @@ impl WorkloadFigures {
         }
     }
 
-    /// Returns it as a run of which the device's part is not known yet.
-    pub fn run(
+    /// Returns it as a run without the device's part.
+    pub fn into_run(
         self,
         [workload, system, scheduler]: [String; 3],
         block: u32,
         load_before: f64,
-    ) -> Run {
+    ) -> CellRun {
         let Self {
             operations,
             bytes,
@@ -65,8 +70,8 @@ impl WorkloadFigures {
             rate,
             ended,
         } = self;
-        Run {
-            version: Run::VERSION,
+        CellRun {
+            version: CellRun::VERSION,
             workload,
             system,
             scheduler,
@@ -77,9 +82,9 @@ impl WorkloadFigures {
             latency_ms,
             steady_from,
             rate,
-            meter: Meter::None,
-            run: Spent::default(),
-            drain: Spent::default(),
+            meter: EnergySource::None,
+            run: DeviceUse::default(),
+            drain: DeviceUse::default(),
             load_before,
             power: Vec::new(),
             guest: None,

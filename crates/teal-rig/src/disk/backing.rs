@@ -1,4 +1,4 @@
-//! The bytes of a modelled disk: kept in a file, or gone with it.
+//! Holds the bytes of a modelled disk, in a file that stays or in a temporary one.
 
 use anyhow::{Context, Result};
 use std::io::{self, IoSlice};
@@ -7,21 +7,25 @@ use teal_command::paths;
 use teal_env::{Disk, DiskShape, FileDisk, OpenMode};
 use teal_types::Sector;
 
-/// Holds the bytes. What the drive takes is modelled, so the host's page cache may serve.
+/// Holds the bytes. The drive's time is modelled, so the host's page cache may serve.
 #[derive(Debug)]
-pub(crate) enum Backing {
-    /// In a file that stays; a sync of the disk is one of the file.
+pub(crate) enum DiskBacking {
+    /// The bytes are in a file that stays; a sync of the disk is one of the file.
     Kept(FileDisk),
-    /// In a file without a name: nothing of it outlives the process, so there is nothing to sync.
+    /// The bytes are in a file without a name. They do not outlive the process, so there is nothing
+    /// to sync.
     Scratch(FileDisk),
 }
 
-impl Backing {
-    /// The file `image` of `bytes`, made if missing; without one, a file without a name.
+impl DiskBacking {
+    /// Opens the file `image` of `bytes`, and makes it if it is missing; without `image` it makes a
+    /// file without a name.
     pub(crate) fn open(image: Option<&Path>, name: &str, bytes: u64) -> Result<Self> {
         let Some(image) = image else {
             let path = paths::disk_image(&format!("{name}-{}", std::process::id()))?;
-            let disk = FileDisk::open(&path, OpenMode::Create(bytes))?.buffered();
+            let disk = FileDisk::open(&path, OpenMode::Create(bytes))?.without_direct_io();
+            // Removed at once: the file goes with its last descriptor, even if the process is
+            // killed.
             std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
             return Ok(Self::Scratch(disk));
         };
@@ -30,24 +34,24 @@ impl Backing {
         } else {
             OpenMode::Create(bytes)
         };
-        Ok(Self::Kept(FileDisk::open(image, mode)?.buffered()))
+        Ok(Self::Kept(FileDisk::open(image, mode)?.without_direct_io()))
     }
 
-    fn file(&self) -> &FileDisk {
+    fn backing_file(&self) -> &FileDisk {
         let (Self::Kept(file) | Self::Scratch(file)) = self;
         file
     }
 }
 
-impl Disk for Backing {
+impl Disk for DiskBacking {
     fn shape(&self) -> DiskShape {
-        self.file().shape()
+        self.backing_file().shape()
     }
     fn read_at(&self, at: Sector, buf: &mut [u8]) -> io::Result<()> {
-        self.file().read_at(at, buf)
+        self.backing_file().read_at(at, buf)
     }
     fn write_at(&self, at: Sector, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        self.file().write_at(at, parts)
+        self.backing_file().write_at(at, parts)
     }
     fn sync(&self) -> io::Result<()> {
         match self {
@@ -56,9 +60,9 @@ impl Disk for Backing {
         }
     }
     fn allocate(&self, at: Sector, sectors: u64) -> io::Result<()> {
-        self.file().allocate(at, sectors)
+        self.backing_file().allocate(at, sectors)
     }
     fn discard(&self, at: Sector, sectors: u64) -> io::Result<()> {
-        self.file().discard(at, sectors)
+        self.backing_file().discard(at, sectors)
     }
 }

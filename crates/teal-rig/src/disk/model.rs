@@ -1,61 +1,61 @@
-//! What is modelled: what one can ask of a modelled disk, and the disk that is asked for.
+//! Describes a modelled disk, validates the description, and makes the disk.
 
-use super::backing::Backing;
+use super::backing::DiskBacking;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use teal_command::profile::profile;
-use teal_emulator::log::{LogWriter, Sink};
-use teal_emulator::{EmulatedDisk, Pace, Setup};
-use teal_types::Span;
+use teal_command::profile::load_profile;
+use teal_emulator::log::{LogWriter, RecordSink};
+use teal_emulator::{EmulatedDisk, EmulationPace, EmulationSetup};
+use teal_types::TimeSpan;
 
-/// Whether the drive has a write cache: with it, writes are answered before they are on the
+/// Says whether the drive has a write cache: with one, it answers writes before they are on the
 /// surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteCache {
-    /// It has.
+    /// The drive has a write cache.
     On,
-    /// It has none.
+    /// The drive has none.
     Off,
 }
 
-/// What is modelled.
+/// Describes a modelled disk.
 #[derive(Debug)]
 pub struct DiskModel {
-    /// A shipped profile's name, or a file.
+    /// Name of a shipped profile, or a file.
     pub profile: String,
-    /// Bytes; at most what the profile holds.
+    /// Size in bytes; at most that of the profile.
     pub size: u64,
-    /// The drive's write cache.
+    /// Write cache of the drive.
     pub cache: WriteCache,
-    /// Seconds without work after which the disk spins down; `None`: never.
+    /// Seconds without work after which the disk spins down; `None` means never.
     pub spin_down: Option<u64>,
-    /// Where every request is logged.
+    /// File in which every request is logged.
     pub log: Option<PathBuf>,
-    /// Where the bytes are kept; otherwise they go with the disk.
+    /// File that keeps the bytes; without it they go with the disk.
     pub image: Option<PathBuf>,
 }
 
 impl DiskModel {
-    /// Returns the disk that is asked for, validated.
-    pub(crate) fn setup(&self) -> Result<Setup> {
-        let setup = Setup::new(profile(&self.profile)?, self.size)?;
+    /// Returns the validated disk.
+    pub(crate) fn build_setup(&self) -> Result<EmulationSetup> {
+        let setup = EmulationSetup::new(load_profile(&self.profile)?, self.size)?;
         let setup = if matches!(self.cache, WriteCache::Off) {
             setup.without_cache()
         } else {
             setup
         };
-        Ok(setup.with_spin_down(self.spin_down.map(Span::secs)))
+        Ok(setup.with_spin_down(self.spin_down.map(TimeSpan::from_secs)))
     }
 
     /// Returns that disk, with its bytes and its log.
     pub(crate) fn emulate(
         &self,
-        setup: &Setup,
+        setup: &EmulationSetup,
         name: &str,
-        pace: Pace,
-    ) -> Result<EmulatedDisk<Backing>> {
-        let backing = Backing::open(self.image.as_deref(), name, self.size)?;
-        let sink: Box<dyn Sink> = match &self.log {
+        pace: EmulationPace,
+    ) -> Result<EmulatedDisk<DiskBacking>> {
+        let backing = DiskBacking::open(self.image.as_deref(), name, self.size)?;
+        let sink: Box<dyn RecordSink> = match &self.log {
             None => Box::new(()),
             Some(path) => {
                 let file = std::fs::OpenOptions::new()
@@ -63,7 +63,7 @@ impl DiskModel {
                     .write(true)
                     .truncate(true)
                     .open(path);
-                let header = EmulatedDisk::<Backing>::header(setup, &pace);
+                let header = EmulatedDisk::<DiskBacking>::log_header(setup, &pace);
                 let writer = file.and_then(|file| LogWriter::new(file, &header));
                 Box::new(writer.with_context(|| path.display().to_string())?)
             }

@@ -1,5 +1,5 @@
-//! Serving a disk over the network block device protocol: for guests, such as user-mode Linux,
-//! whose own virtual disks lose flushes.
+//! Serves a disk over the network block device protocol, for guests such as user-mode Linux: the
+//! virtual disks of these lose flushes.
 
 use super::model::DiskModel;
 use super::report::RequestSums;
@@ -8,12 +8,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use teal_command::say::say;
-use teal_emulator::{Account, Pace, VirtualClock, nbd};
+use teal_emulator::{DriveAccount, EmulationPace, VirtualClock, nbd};
 
-/// Serves clients one after the other; the account is printed when each has gone.
+/// Serves clients one after the other; prints the account when each has gone.
 pub fn serve_nbd(model: &DiskModel, listen: SocketAddr) -> Result<()> {
-    let setup = model.setup()?;
-    let pace = Pace::Virtual(VirtualClock::default());
+    let setup = model.build_setup()?;
+    let pace = EmulationPace::Virtual(VirtualClock::default());
     let disk = Arc::new(model.emulate(&setup, "nbd", pace)?);
     let socket = TcpListener::bind(listen).with_context(|| listen.to_string())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("signals")?;
@@ -22,6 +22,7 @@ pub fn serve_nbd(model: &DiskModel, listen: SocketAddr) -> Result<()> {
         .name("signals".to_owned())
         .spawn(move || {
             if signals.forever().next().is_some() {
+                // The log is the only thing that must survive the signal.
                 for_signals.flush_log();
                 std::process::exit(0);
             }
@@ -29,15 +30,15 @@ pub fn serve_nbd(model: &DiskModel, listen: SocketAddr) -> Result<()> {
     say!("serving on {}", socket.local_addr()?);
     for client in socket.incoming() {
         let mut client = client.context("a client")?;
-        // Answers are small and waited for.
+        // Answers are small, and the client waits for them.
         client.set_nodelay(true).context("a client")?;
-        if let Err(error) = nbd::serve(&disk, &mut client) {
+        if let Err(error) = nbd::serve_client(&disk, &mut client) {
             log::warn!("the client is gone: {error}");
         }
         disk.flush_log();
         let account = disk.snapshot().account;
-        RequestSums::between(&Account::default(), &account, disk.model())
-            .show(&setup.profile().name);
+        RequestSums::between_accounts(&DriveAccount::default(), &account, disk.model())
+            .print_sums(&setup.profile().name);
     }
     Ok(())
 }

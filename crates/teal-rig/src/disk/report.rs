@@ -1,24 +1,24 @@
-//! What a modelled disk says of itself: JSON in its file `stat`, lines for people.
+//! Reports the state of a modelled disk: JSON in its file `stat`, lines for people.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use teal_command::say::say;
-use teal_command::size::human;
-use teal_emulator::{Account, Power, Series, Snapshot};
-use teal_energy::ledger::{Phase, Use};
+use teal_command::size::human_size;
+use teal_emulator::{DiskSnapshot, DriveAccount, EnergySeries, RestState};
+use teal_energy::ledger::{EnergyUse, WorkPhase};
 use teal_energy::power::PowerModel;
-use teal_types::{Energy, SECTOR, Span, Time};
+use teal_types::{Energy, SECTOR, Time, TimeSpan};
 
-/// What a disk says of itself.
+/// Holds the report of a disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DiskReport {
     pub(crate) name: String,
     pub(crate) pid: i32,
     pub(crate) device: PathBuf,
-    /// The joules are modelled by this profile, not measured.
+    /// Profile that models the joules; they are not measured.
     pub(crate) modelled_by: String,
-    /// Figures that no source stands behind.
+    /// Figures that no source supports.
     pub(crate) assumed: Vec<String>,
     pub(crate) bytes: u64,
     pub(crate) write_cache_bytes: u64,
@@ -31,11 +31,11 @@ pub struct DiskReport {
     pub(crate) log_error: Option<String>,
     pub(crate) total: RequestSums,
     pub(crate) mark: Option<String>,
-    /// The whole time, if no mark has been set.
+    /// Sums since the mark, or since the start if no mark has been set.
     pub(crate) since_mark: RequestSums,
 }
 
-/// Requests and joules of a time.
+/// Sums up requests and joules of a time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RequestSums {
     pub(crate) elapsed_ns: u64,
@@ -48,23 +48,23 @@ pub struct RequestSums {
     pub(crate) seeks: u64,
     pub(crate) wakes: u64,
     pub(crate) microjoules: u64,
-    /// By what it was used for; they sum up to `microjoules`.
+    /// Energy by its use; the parts sum up to `microjoules`.
     pub(crate) uses: Vec<TimeUse>,
-    /// Over time, where that is kept: since the mark.
+    /// Energy over time since the mark, where that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) power: Option<PowerBins>,
 }
 
-/// Joules by bins of the disk's time.
+/// Holds joules by bins of the disk's time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PowerBins {
-    /// How wide a bin is; the last ends with the time that has passed.
+    /// Width of a bin; the last bin ends with the time that has passed.
     pub(crate) bin_ns: u64,
-    /// They sum up to those of all uses.
+    /// Joules of each bin; they sum up to those of all uses.
     pub(crate) microjoules: Vec<u64>,
 }
 
-/// One use.
+/// Holds the cost of one use.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TimeUse {
     pub(crate) name: String,
@@ -74,21 +74,27 @@ pub(crate) struct TimeUse {
 }
 
 impl RequestSums {
-    pub(crate) fn between(earlier: &Account, later: &Account, model: &PowerModel) -> Self {
+    pub(crate) fn between_accounts(
+        earlier: &DriveAccount,
+        later: &DriveAccount,
+        model: &PowerModel,
+    ) -> Self {
         let (requests, uses) = later.since(earlier);
+        // A seek is work of the arm, so it is counted among the uses of energy.
         let seeks = uses
             .iter()
-            .find(|(used, ..)| *used == Use::Work(Phase::Seek))
+            .find(|(used, ..)| *used == EnergyUse::Work(WorkPhase::Seek))
             .map_or(0, |(_, count, ..)| *count);
-        let usage = |(used, count, time, energy): (Use, u64, Span, Energy)| TimeUse {
-            name: used.name(|state| model.name(state)),
+        let usage = |(used, count, time, energy): (EnergyUse, u64, TimeSpan, Energy)| TimeUse {
+            name: used.describe_use(|state| model.state_name(state)),
             count,
             ns: time.get(),
             microjoules: energy.get(),
         };
+        // Uses without time are of states that the disk was never in.
         let uses: Vec<_> = uses
             .into_iter()
-            .filter(|(_, _, time, _)| *time > Span::ZERO)
+            .filter(|(_, _, time, _)| *time > TimeSpan::ZERO)
             .map(usage)
             .collect();
         Self {
@@ -107,9 +113,10 @@ impl RequestSums {
         }
     }
 
-    /// With the same joules over time.
-    pub(crate) fn with_power(mut self, series: &Series) -> Self {
-        let bins = series.bins(Energy::microjoules(self.microjoules));
+    /// Adds the same joules over time.
+    pub(crate) fn with_power(mut self, series: &EnergySeries) -> Self {
+        // The bins are scaled so that they sum up to the same joules.
+        let bins = series.bins(Energy::from_microjoules(self.microjoules));
         let microjoules = bins.into_iter().map(Energy::get).collect();
         self.power = Some(PowerBins {
             bin_ns: series.width().get(),
@@ -118,8 +125,8 @@ impl RequestSums {
         self
     }
 
-    /// Seconds to the middle of each bin, and the mean watts in it.
-    pub(crate) fn watts(&self) -> Vec<[f64; 2]> {
+    /// Returns seconds to the middle of each bin, and the mean watts in it.
+    pub(crate) fn watts_over_time(&self) -> Vec<[f64; 2]> {
         let Some(PowerBins {
             bin_ns,
             microjoules,
@@ -127,6 +134,7 @@ impl RequestSums {
         else {
             return Vec::new();
         };
+        // The last bin ends with the elapsed time, not with its width.
         let edge = |bin: usize| (bin as u64 * bin_ns).min(self.elapsed_ns) as f64 / 1e9;
         let bins = microjoules
             .iter()
@@ -138,23 +146,24 @@ impl RequestSums {
             .collect()
     }
 
-    pub(crate) fn show(&self, profile: &str) {
+    pub(crate) fn print_sums(&self, profile: &str) {
         say!(
             "  requests  {} reads ({}), {} writes ({}), {} flushes, {} discards",
             self.reads,
-            human(self.bytes_read),
+            human_size(self.bytes_read),
             self.writes,
-            human(self.bytes_written),
+            human_size(self.bytes_written),
             self.flushes,
             self.discards
         );
         say!("  seeks     {}; woken {} times", self.seeks, self.wakes);
         let (energy, time) = (
-            Energy::microjoules(self.microjoules),
-            Span::nanos(self.elapsed_ns),
+            Energy::from_microjoules(self.microjoules),
+            TimeSpan::from_nanos(self.elapsed_ns),
         );
         say!("  energy    {energy} in {time}, modelled by {profile}");
-        let watts = self.watts();
+        // A single bin says no more than the mean.
+        let watts = self.watts_over_time();
         if let (Some(PowerBins { bin_ns, .. }), true) = (&self.power, watts.len() > 1) {
             let (low, high) = watts
                 .iter()
@@ -163,13 +172,13 @@ impl RequestSums {
                 });
             say!(
                 "  power     {low:.3} to {high:.3} W, means of {}",
-                Span::nanos(*bin_ns)
+                TimeSpan::from_nanos(*bin_ns)
             );
         }
         for used in &self.uses {
             let (energy, time) = (
-                Energy::microjoules(used.microjoules).to_string(),
-                Span::nanos(used.ns).to_string(),
+                Energy::from_microjoules(used.microjoules).to_string(),
+                TimeSpan::from_nanos(used.ns).to_string(),
             );
             say!(
                 "    {:<18} {:>8} x {time:>11} {energy:>12}",
@@ -181,30 +190,30 @@ impl RequestSums {
 }
 
 impl DiskReport {
-    /// Fills in what changes.
-    pub(crate) fn fill(&mut self, now: &Snapshot, model: &PowerModel) {
+    /// Fills in the part that changes.
+    pub(crate) fn fill_in(&mut self, now: &DiskSnapshot, model: &PowerModel) {
         self.state = match now.power {
-            Power::Ready => "ready",
-            Power::Asleep => "asleep",
+            RestState::Ready => "ready",
+            RestState::Asleep => "asleep",
         }
         .to_owned();
         self.unwritten_bytes = now.unwritten;
         self.cycles = now.cycles;
         self.log_records = now.records;
         self.log_error.clone_from(&now.log_error);
-        self.total = RequestSums::between(&Account::default(), &now.account, model);
+        self.total = RequestSums::between_accounts(&DriveAccount::default(), &now.account, model);
         self.mark = now
             .mark
             .as_ref()
             .map(|(label, _): &(String, Time)| label.clone());
-        self.since_mark =
-            RequestSums::between(&now.at_mark, &now.account, model).with_power(&now.series);
+        self.since_mark = RequestSums::between_accounts(&now.at_mark, &now.account, model)
+            .with_power(&now.series);
     }
 
-    /// Asks the disk that is mounted there.
+    /// Reads the report of the disk that is mounted there.
     ///
     /// # Errors
-    /// Its process is gone, or there never was one.
+    /// Returns an error if its process is gone, or there never was one.
     pub fn read(dir: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(dir.join("stat")).with_context(|| dir.display().to_string())?;
@@ -212,7 +221,7 @@ impl DiskReport {
     }
 
     /// Returns its name, profile, device and state as one line.
-    pub fn line(&self) -> String {
+    pub fn summary_line(&self) -> String {
         let cache = if self.write_cache_bytes > 0 {
             "on"
         } else {
@@ -224,14 +233,14 @@ impl DiskReport {
             self.name,
             self.modelled_by,
             self.device.display(),
-            human(self.bytes),
+            human_size(self.bytes),
             self.state
         )
     }
 
     /// Prints all of it for people.
-    pub fn show(&self) {
-        say!("{}", self.line());
+    pub fn print_report(&self) {
+        say!("{}", self.summary_line());
         if !self.assumed.is_empty() {
             say!("  assumed   {}", self.assumed.join(", "));
         }
@@ -242,6 +251,6 @@ impl DiskReport {
             Some(mark) => say!("since the mark \"{mark}\":"),
             None => say!("since the start:"),
         }
-        self.since_mark.show(&self.modelled_by);
+        self.since_mark.print_sums(&self.modelled_by);
     }
 }

@@ -1,16 +1,16 @@
-//! The host's side of a guest: the disk, its network, and when the guest ends. First process of
+//! Runs the host's side of a guest: its disk, its network, and its end. It is the first process of
 //! namespaces of its own, so that everything in them ends with it.
 //!
 //! # Guarantees
-//! 1. *No guest is killed alone*: its programs are traced by its kernel, and would go on as
-//!    programs of this machine if that were gone before them. The end of a first process takes all
-//!    of its namespace at once.
+//! 1. *No guest is killed alone*: its kernel traces its programs, which would go on as programs of
+//!    this machine if the kernel were gone before them. The end of a first process takes all of its
+//!    namespace at once.
 
 use super::job::{
-    ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, program,
+    ADDRESSES, CountedPart, GuestJob, GuestOutcome, GuestTask, MEMORY, PORTS, require_program,
 };
 use crate::command;
-use crate::disk::{Backing, DiskModel, RequestSums, WriteCache};
+use crate::disk::{DiskBacking, DiskModel, RequestSums, WriteCache};
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -20,39 +20,40 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use teal_command::say::say;
-use teal_emulator::{EmulatedDisk, Pace, VirtualClock, nbd};
+use teal_emulator::{EmulatedDisk, EmulationPace, VirtualClock, nbd};
 use teal_env::{Clock as _, SystemClock, Timer as _};
 
-type GuestDisk = Arc<EmulatedDisk<Backing>>;
+type GuestDisk = Arc<EmulatedDisk<DiskBacking>>;
 
-/// A guest that asks nothing of its disk for so many looks hangs; beside the seconds that its task
-/// may be busy without.
+/// Limits the looks at which a guest has asked nothing of its disk; its task adds the seconds that
+/// it may be busy without.
 const LOOKS_MAX: u64 = 300;
-/// How long one that is done may take to switch itself off, and how often it is looked.
+/// Time that a finished guest may take to switch itself off, and time between looks at it.
 const OFF_MAX: Duration = Duration::from_secs(30);
 const OFF_LOOK: Duration = Duration::from_millis(50);
-/// Between two looks.
+/// Time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Lines of its console that are kept.
+/// Limits the lines of its console that are kept.
 const LINES_MAX: usize = 12;
-/// The network device.
+/// Name of the network device.
 const TAP: &str = "guest";
-/// No directory: the guest keeps nothing on this machine, and has no console to be commanded by.
+/// Stands for no directory: the guest keeps nothing on this machine, and has no console that could
+/// command it.
 const NOWHERE: &str = "/dev/null";
 
-/// What ends the waiting.
+/// Names the events that end the waiting.
 enum GuestEvent {
     Finished(GuestOutcome),
     Failed(String),
-    /// Its outcome is not wanted any more.
+    /// The outcome is no longer wanted.
     Unwanted,
 }
 
 /// Does the job on standard input: runs a guest, and prints its outcome.
 ///
 /// # Errors
-/// The guest failed; the error ends with its last words.
-pub fn host() -> Result<ExitCode> {
+/// Returns the guest's error, which ends with its last words.
+pub fn run_host() -> Result<ExitCode> {
     let mut line = String::new();
     std::io::stdin()
         .read_line(&mut line)
@@ -68,36 +69,39 @@ pub fn host() -> Result<ExitCode> {
         log: None,
         image: None,
     };
-    // The number that this process has outside: inside it is 1.
+    // The process has this number outside; inside of the namespace it is 1.
     let number = std::fs::read_link("/proc/self").context("/proc/self")?;
     let name = format!("guest-{}", number.display());
     let disk: GuestDisk = Arc::new(model.emulate(
-        &model.setup()?,
+        &model.build_setup()?,
         &name,
-        Pace::Virtual(VirtualClock::default()),
+        EmulationPace::Virtual(VirtualClock::default()),
     )?);
     let (tell, told) = mpsc::channel();
+    // The guest has one connection for its disk and one for its words.
     let [blocks, words] = PORTS;
-    serve(
+    serve_blocks(
         Arc::clone(&disk),
         TcpListener::bind((ADDRESSES[0], blocks))?,
     )?;
-    listen(
+    serve_words(
         Arc::clone(&disk),
         TcpListener::bind((ADDRESSES[0], words))?,
         &job.task,
         tell.clone(),
     )?;
+    // All threads end with this process, which is the first of its namespace.
     watch_input(tell)?;
     let console = Arc::default();
-    let mut guest = start(MEMORY.saturating_add(job.memory), &console)?;
-    match wait(&mut guest, &told, &disk, LOOKS_MAX.saturating_add(job.busy)) {
+    let mut guest = start_guest(MEMORY.saturating_add(job.memory), &console)?;
+    match wait_for_end(&mut guest, &told, &disk, LOOKS_MAX.saturating_add(job.busy)) {
         Ok(Some(outcome)) => {
             say!("{}", serde_json::to_string(&outcome)?);
-            switched_off(&mut guest)?;
+            wait_switched_off(&mut guest)?;
         }
         Ok(None) => {}
         Err(error) => {
+            // Without the console a guest that did not boot could not be understood.
             let lines = console.lock().unwrap_or_else(PoisonError::into_inner);
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             bail!("{error:#}; its last words:\n  {}", lines.join("\n  "));
@@ -107,40 +111,40 @@ pub fn host() -> Result<ExitCode> {
 }
 
 /// Waits until the guest has switched itself off.
-fn switched_off(guest: &mut Child) -> Result<()> {
-    let deadline = SystemClock.monotonic() + OFF_MAX;
+fn wait_switched_off(guest: &mut Child) -> Result<()> {
+    let deadline = SystemClock.monotonic_time() + OFF_MAX;
     while guest.try_wait().context("looking at the guest")?.is_none()
-        && SystemClock.monotonic() < deadline
+        && SystemClock.monotonic_time() < deadline
     {
-        SystemClock.wait_until(SystemClock.monotonic() + OFF_LOOK);
+        SystemClock.wait_until(SystemClock.monotonic_time() + OFF_LOOK);
     }
     Ok(())
 }
 
-/// A network of two, in the namespace.
+/// Makes a network of two, in the namespace.
 fn make_network() -> Result<()> {
     let address = format!("{}/24", ADDRESSES[0]);
-    let ip = program("ip", "iproute2")?;
+    let ip = require_program("ip", "iproute2")?;
     for args in [
         &["link", "set", "lo", "up"][..],
         &["tuntap", "add", "dev", TAP, "mode", "tap"],
         &["address", "add", &address, "dev", TAP],
         &["link", "set", TAP, "up"],
     ] {
-        command::run(&ip, args)?;
+        command::run_program(&ip, args)?;
     }
     Ok(())
 }
 
 /// Serves the disk to the guest.
-fn serve(disk: GuestDisk, socket: TcpListener) -> Result<()> {
+fn serve_blocks(disk: GuestDisk, socket: TcpListener) -> Result<()> {
     std::thread::Builder::new()
         .name("blocks".to_owned())
         .spawn(move || {
             for client in socket.incoming() {
                 let done = client.and_then(|mut client| {
                     client.set_nodelay(true)?;
-                    nbd::serve(&disk, &mut client)
+                    nbd::serve_client(&disk, &mut client)
                 });
                 if let Err(error) = done {
                     log::debug!("the disk's client is gone: {error}");
@@ -150,8 +154,8 @@ fn serve(disk: GuestDisk, socket: TcpListener) -> Result<()> {
     Ok(())
 }
 
-/// Counts as the guest says.
-fn listen(
+/// Follows the guest's words: starts and stops counting.
+fn serve_words(
     disk: GuestDisk,
     socket: TcpListener,
     task: &GuestTask,
@@ -166,7 +170,7 @@ fn listen(
                 .map_err(anyhow::Error::from)
                 .and_then(|(guest, _)| {
                     guest.set_nodelay(true)?;
-                    talk(&disk, &task, &guest)
+                    converse(&disk, &task, &guest)
                 });
             let event = match talked {
                 Ok(outcome) => GuestEvent::Finished(outcome),
@@ -177,18 +181,20 @@ fn listen(
     Ok(())
 }
 
-/// Returns what the guest says is a word, and perhaps more; each is answered with a line.
+/// Follows the guest's line: it sends a word, and perhaps more, and each is answered with a line.
+/// The words of a part come in their order, for each part once.
 ///
 /// | it says | means | answer |
 /// |---|---|---|
 /// | `task` | what shall it do? | the task |
-/// | `begin`, `ran`, `drained` | a part begins, has done its last operation, has left nothing to be written; in this order, as often as it has parts | an empty line |
+/// | `begin`, `ran`, `drained` | a part begins, has run, has written all | an empty line |
 /// | `finished [KERNEL, ANSWER]`, `failed WHY` | the end | none |
-fn talk(
+fn converse(
     disk: &EmulatedDisk<impl teal_env::Disk>,
     task: &str,
     guest: &TcpStream,
 ) -> Result<GuestOutcome> {
+    // The order of the words is checked, as wrong counts would look like results.
     let mut counted = Vec::new();
     let mut goes_on = false;
     let mut ran: Option<RequestSums> = None;
@@ -197,12 +203,13 @@ fn talk(
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         let sums = || {
             let now = disk.snapshot();
-            RequestSums::between(&now.at_mark, &now.account, disk.model()).with_power(&now.series)
+            RequestSums::between_accounts(&now.at_mark, &now.account, disk.model())
+                .with_power(&now.series)
         };
         match word {
             "task" => {}
             "begin" => {
-                disk.mark("begin");
+                disk.set_mark("begin");
                 goes_on = true;
             }
             "ran" if goes_on => ran = Some(sums()),
@@ -222,6 +229,7 @@ fn talk(
             "failed" => bail!("{rest}"),
             _ => bail!("the guest says '{line}'"),
         }
+        // Each word waits for its answer, so that counting starts before the guest goes on.
         let answer = if word == "task" { task } else { "" };
         (&*guest)
             .write_all(format!("{answer}\n").as_bytes())
@@ -230,11 +238,12 @@ fn talk(
     bail!("the guest went away")
 }
 
-/// The end of the input is the end of everything.
+/// Watches the input: its end is the end of everything.
 fn watch_input(tell: Sender<GuestEvent>) -> Result<()> {
     std::thread::Builder::new()
         .name("input".to_owned())
         .spawn(move || {
+            // The input ends when the parent closes it or dies.
             let mut rest = Vec::new();
             let _ = std::io::stdin().read_to_end(&mut rest);
             drop(tell.send(GuestEvent::Unwanted));
@@ -242,16 +251,17 @@ fn watch_input(tell: Sender<GuestEvent>) -> Result<()> {
     Ok(())
 }
 
-/// Starts the guest; the last lines of its console are kept.
-fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
-    let exe = teal_command::program::this()?;
+/// Starts the guest; keeps the last lines of its console.
+fn start_guest(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
+    let exe = teal_command::program::current_program()?;
+    // The kernel's command line has no quoting.
     let exe = exe
         .to_str()
         .filter(|path| !path.contains([' ', '"', ',']))
         .context("this program's path has blanks")?;
-    let mut command = Command::new(program("linux.uml", "user-mode-linux")?);
-    // A root and a console are said, as what is made up for them would come behind the arguments of
-    // the first program.
+    let mut command = Command::new(require_program("linux.uml", "user-mode-linux")?);
+    // Root and console are stated, because the kernel would put its defaults behind the arguments
+    // of the first program.
     command.arg(format!("mem={}M", memory.div_ceil(1 << 20)));
     command.args([
         "root=/dev/root",
@@ -286,8 +296,8 @@ fn start(memory: u64, console: &Arc<Mutex<VecDeque<String>>>) -> Result<Child> {
     Ok(guest)
 }
 
-/// Waits for the guest's end; returns `None` if its outcome is not wanted any more.
-fn wait(
+/// Waits for the guest's end; returns `None` if its outcome is no longer wanted.
+fn wait_for_end(
     guest: &mut Child,
     told: &Receiver<GuestEvent>,
     disk: &GuestDisk,
@@ -308,6 +318,7 @@ fn wait(
         if let Some(status) = guest.try_wait().context("looking at the guest")? {
             bail!("it ended: {status}");
         }
+        // A guest that uses its disk is alive, however long its task takes.
         let asked = disk.snapshot().account.requests;
         let asked = asked.reads + asked.writes + asked.flushes;
         silent = if asked == last { silent + 1 } else { 0 };

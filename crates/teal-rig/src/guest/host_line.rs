@@ -1,23 +1,23 @@
-//! The line from a guest to its host: a word and perhaps more, and a line as the answer (`host.rs`
-//! has the table).
+//! Connects a guest with its host: the guest sends a word and perhaps more, and gets a line as the
+//! answer (`host.rs` has the table).
 
 use super::job::{ADDRESSES, PORTS};
 use anyhow::{Context, Result};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
-/// The line to the host, which counts.
+/// Holds the line to the host, which counts.
 #[derive(Debug)]
 pub(crate) struct HostLine(BufReader<TcpStream>);
 
 impl HostLine {
-    pub(super) fn open() -> Result<Self> {
+    pub(super) fn connect() -> Result<Self> {
         let stream = TcpStream::connect((ADDRESSES[0], PORTS[1])).context("no line to the host")?;
         stream.set_nodelay(true).context("the line to the host")?;
         Ok(Self(BufReader::new(stream)))
     }
 
-    pub(super) fn say(&mut self, what: &str) -> Result<String> {
+    pub(super) fn send_word(&mut self, what: &str) -> Result<String> {
         self.0
             .get_mut()
             .write_all(format!("{what}\n").as_bytes())
@@ -29,18 +29,18 @@ impl HostLine {
         Ok(answer)
     }
 
-    /// From here on is counted.
+    /// Tells that counting begins.
     pub(super) fn tell_begin(&mut self) -> Result<()> {
-        self.say("begin").map(drop)
+        self.send_word("begin").map(drop)
     }
 
-    /// The last operation is done.
+    /// Tells that the last operation is done.
     pub(super) fn tell_ran(&mut self) -> Result<()> {
-        self.say("ran").map(drop)
+        self.send_word("ran").map(drop)
     }
 
-    /// All is written.
+    /// Tells that all data is written.
     pub(super) fn tell_drained(&mut self) -> Result<()> {
-        self.say("drained").map(drop)
+        self.send_word("drained").map(drop)
     }
 }

@@ -1,41 +1,45 @@
-//! Where a file system runs, whether a guest can be had here, and having one do a job.
+//! Decides on which kernel a file system runs, checks whether a guest can be had here, and has one
+//! do a job.
 
-use super::job::{GuestJob, GuestOutcome, program};
+use super::job::{GuestJob, GuestOutcome, require_program};
 use crate::testbed;
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use teal_study::matrix::{Kind, Place, System};
+use teal_study::matrix::{FileSystemKind, FileSystemSetup, KernelPlace};
 
-/// How often the wish to end is looked for.
+/// Time after which the wish to end is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
-fn package(kind: Kind) -> &'static str {
+fn mkfs_package(kind: FileSystemKind) -> &'static str {
     match kind {
-        Kind::Ext2 | Kind::Ext3 | Kind::Ext4 | Kind::Teal => "e2fsprogs",
-        Kind::Xfs => "xfsprogs",
-        Kind::Btrfs => "btrfs-progs",
-        Kind::Reiserfs => "reiserfsprogs",
-        Kind::Jfs => "jfsutils",
-        Kind::Nilfs2 => "nilfs-tools",
-        Kind::F2fs => "f2fs-tools",
-        Kind::Vfat => "dosfstools",
+        FileSystemKind::Ext2
+        | FileSystemKind::Ext3
+        | FileSystemKind::Ext4
+        | FileSystemKind::Teal => "e2fsprogs",
+        FileSystemKind::Xfs => "xfsprogs",
+        FileSystemKind::Btrfs => "btrfs-progs",
+        FileSystemKind::Reiserfs => "reiserfsprogs",
+        FileSystemKind::Jfs => "jfsutils",
+        FileSystemKind::Nilfs2 => "nilfs-tools",
+        FileSystemKind::F2fs => "f2fs-tools",
+        FileSystemKind::Vfat => "dosfstools",
     }
 }
 
-/// Returns where a file system runs: where it is said to, else on this machine's kernel if that has
-/// it.
-pub fn place(system: &System) -> Place {
+/// Returns the kernel of a file system: the one that its setup names, else this machine's if that
+/// has it.
+pub fn kernel_place(system: &FileSystemSetup) -> KernelPlace {
     let here = || {
         if system.kind.is_ours() || testbed::kernel_has(system.kind) {
-            Place::Host
+            KernelPlace::Host
         } else {
-            Place::Guest
+            KernelPlace::Guest
         }
     };
     system.place.unwrap_or_else(here)
@@ -44,31 +48,29 @@ pub fn place(system: &System) -> Place {
 /// Refuses a file system that no guest here can make.
 ///
 /// # Errors
-/// What is missing.
-pub fn check(kind: Kind) -> Result<()> {
+/// Returns the missing part.
+pub fn check_guest(kind: FileSystemKind) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("a guest needs root: it gets a network and processes of its own");
     }
-    program("linux.uml", "user-mode-linux")?;
-    program("nbd-client", "nbd-client")?;
-    program("unshare", "util-linux")?;
-    program("ip", "iproute2")?;
-    program(&format!("mkfs.{}", kind.name()), package(kind))?;
+    require_program("linux.uml", "user-mode-linux")?;
+    require_program("nbd-client", "nbd-client")?;
+    require_program("unshare", "util-linux")?;
+    require_program("ip", "iproute2")?;
+    require_program(&format!("mkfs.{}", kind.name()), mkfs_package(kind))?;
     if !Path::new("/dev/net/tun").exists() {
         bail!(
-            "/dev/net/tun is missing: this kernel or container has no TAP devices; load the module `tun` or allow the device"
+            "/dev/net/tun is missing: this kernel or container has no TAP devices; load the \
+             module `tun` or allow the device"
         );
     }
     Ok(())
 }
 
-/// Has a guest do a job; returns `None` if it was ended from outside.
-///
-/// # Errors
-/// There can be no guest here, or its task failed.
-pub fn run(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
-    let exe = teal_command::program::this()?;
-    let mut command = Command::new(program("unshare", "util-linux")?);
+/// Starts the process that is the host of a guest, in a network and processes of its own.
+fn spawn_host() -> Result<Child> {
+    let exe = teal_command::program::current_program()?;
+    let mut command = Command::new(require_program("unshare", "util-linux")?);
     command
         .args(["--net", "--pid", "--fork", "--kill-child", "--"])
         .arg(exe)
@@ -79,15 +81,22 @@ pub fn run(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .context("cannot start the host of a guest")?;
+    command.spawn().context("cannot start the host of a guest")
+}
+
+/// Has a guest do a job; returns `None` if it was ended from outside.
+///
+/// # Errors
+/// Returns an error if there can be no guest here, or its task failed.
+pub fn run_guest(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
+    let mut child = spawn_host()?;
     let (out, mut err) = (
         child.stdout.take().context("piped")?,
         child.stderr.take().context("piped")?,
     );
-    // It ends when this is closed.
+    // The host ends when its input is closed.
     let mut input = child.stdin.take().context("piped")?;
+    // A host that has ended already does not take the job; its complaint says why.
     let told_it = writeln!(input, "{}", serde_json::to_string(job)?);
     let (tell, told) = mpsc::channel();
     let complaint = std::thread::Builder::new()
@@ -105,6 +114,7 @@ pub fn run(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
                 .map_while(Result::ok)
                 .for_each(|line| drop(tell.send(line)));
         })?;
+    // The outcome is one line; the wish to end is looked for in between.
     let outcome = loop {
         match told.recv_timeout(LOOK) {
             Ok(line) => break Some(line),
@@ -112,12 +122,14 @@ pub fn run(job: &GuestJob, ended: &AtomicBool) -> Result<Option<GuestOutcome>> {
             Err(_) => break None,
         }
     };
+    // Closing the input ends the host, and with it everything in its namespaces.
     drop(input);
     let status = child.wait().context("waiting for the host of a guest")?;
     let complaint = complaint.join().unwrap_or_default();
     if ended.load(Ordering::Relaxed) {
         return Ok(None);
     }
+    // The host's complaint tells more than the failed write of the job.
     let Some(outcome) = outcome else {
         let complaint = complaint.trim();
         told_it

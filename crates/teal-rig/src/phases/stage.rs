@@ -1,7 +1,7 @@
-//! A file system on which phases are carried out, here or in a guest.
+//! Provides a file system on which phases are carried out, here or in a guest.
 
 use super::PhasesTask;
-use crate::testbed::{Mounted, Testbed};
+use crate::testbed::{Testbed, TestbedMount};
 use anyhow::{Context, Result};
 use rustix::fs::Advice;
 use rustix::time::ClockId;
@@ -10,68 +10,77 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
-use teal_study::matrix::{Cache, Kind, System};
-use teal_study::phases::{Group, Phase, PhaseEnvironment, PhaseError, carry_out};
+use teal_study::matrix::{CacheState, FileSystemKind, FileSystemSetup};
+use teal_study::phases::{PhaseEnvironment, PhaseError, PhaseGroup, WorkloadPhase, carry_out};
 
-/// Between two looks at the kernel's clock, whose ticks are milliseconds.
+/// Time between two looks at the kernel's clock, which ticks in milliseconds.
 const LOOK: Duration = Duration::from_micros(300);
 
-/// What counts requests and joules of phases.
+/// Counts requests and joules of phases.
 pub(crate) trait PhaseCounter {
-    /// From here on.
-    fn begin(&mut self, testbed: &Testbed, phase: &Phase) -> Result<()>;
-    /// After the last operation.
-    fn ran(&mut self, testbed: &Testbed, phase: &Phase) -> Result<()>;
-    /// After all was written.
-    fn drained(&mut self, testbed: &Testbed, phase: &Phase, operations: u64) -> Result<()>;
+    /// Starts counting.
+    fn begin_phase(&mut self, testbed: &Testbed, phase: &WorkloadPhase) -> Result<()>;
+    /// Notes that the last operation is done.
+    fn end_operations(&mut self, testbed: &Testbed, phase: &WorkloadPhase) -> Result<()>;
+    /// Notes that all data is written.
+    fn end_drain(
+        &mut self,
+        testbed: &Testbed,
+        phase: &WorkloadPhase,
+        operations: u64,
+    ) -> Result<()>;
 }
 
-/// Whose page cache it is.
+/// Says how much of the page cache may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Machine {
-    /// Others', too: only what belongs to the file is dropped.
+pub(crate) enum CacheScope {
+    /// Others use it too: only the pages of the file are dropped.
     Shared,
-    /// A guest's own: all of it is dropped.
+    /// A guest has it alone: all of it is dropped.
     Own,
 }
 
-/// A file system with what counts its requests.
+/// Holds a file system and the counter of its requests.
 pub(crate) struct PhaseStage<'a, C> {
     /// Stands before its testbed, so that it is dropped first.
-    mounted: Option<Mounted>,
+    mounted: Option<TestbedMount>,
     testbed: Testbed,
-    system: System,
+    system: FileSystemSetup,
     dir: PathBuf,
-    machine: Machine,
+    machine: CacheScope,
     pub(crate) counter: C,
     ended: &'a AtomicBool,
 }
 
 impl<'a, C: PhaseCounter> PhaseStage<'a, C> {
-    /// A fresh file system on this testbed.
+    /// Makes a fresh file system on this testbed.
     pub(crate) fn new(
         of: &PhasesTask,
         testbed: Testbed,
         dir: &Path,
-        machine: Machine,
+        machine: CacheScope,
         counter: C,
         ended: &'a AtomicBool,
     ) -> Result<Self> {
-        let is_ext = matches!(of.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
-        // Enough inodes for files of 8 KiB.
-        let mkfs = if is_ext && of.group == Group::Fragmented.name() {
+        let is_ext = matches!(
+            of.kind,
+            FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4
+        );
+        // Files of 8 KiB need this many inodes.
+        let mkfs = if is_ext && of.group == PhaseGroup::Fragmented.name() {
             vec!["-i".into(), "8192".into()]
         } else {
             vec![]
         };
-        let system = System {
+        // Everything else is as mkfs and mount do it without options.
+        let system = FileSystemSetup {
             name: of.kind.name().to_owned(),
             kind: of.kind,
             mkfs,
             mount: String::new(),
             place: None,
         };
-        testbed.make(&system)?;
+        testbed.make_filesystem(&system)?;
         Ok(Self {
             testbed,
             system,
@@ -84,60 +93,62 @@ impl<'a, C: PhaseCounter> PhaseStage<'a, C> {
     }
 
     /// Carries out a cell's phases.
-    pub(crate) fn perform(&mut self, of: &PhasesTask) -> Result<()> {
-        let phases = super::group(&of.group)?.phases(of.scale);
+    pub(crate) fn carry_out_task(&mut self, of: &PhasesTask) -> Result<()> {
+        let phases = super::group_named(&of.group)?.phases_at_scale(of.scale);
         Ok(carry_out(&phases, of.mode, self)?)
     }
 }
 
-fn told<T>(done: Result<T>) -> Result<T, PhaseError> {
+fn environment_error<T>(done: Result<T>) -> Result<T, PhaseError> {
     done.map_err(|e| PhaseError::Environment(format!("{e:#}")))
 }
 
 impl<C: PhaseCounter> PhaseEnvironment for PhaseStage<'_, C> {
     fn mount(&mut self) -> Result<PathBuf, PhaseError> {
-        self.mounted = Some(told(self.testbed.mount(
+        self.mounted = Some(environment_error(self.testbed.mount(
             &self.system,
             &self.dir,
-            Cache::Cold,
+            CacheState::Cold,
         ))?);
         Ok(self.dir.clone())
     }
 
     fn unmount(&mut self) -> Result<(), PhaseError> {
         if let Some(mounted) = self.mounted.take() {
-            told(mounted.end())?;
+            environment_error(mounted.finish())?;
         }
-        // What the drive has in its cache is not on the surface yet.
+        // The drive's cache still holds data that is not on the surface.
+        // The sync of the device has the drive flush its cache.
         let path = self.testbed.path();
         let device = OpenOptions::new()
             .write(true)
             .open(path)
             .and_then(|device| device.sync_all());
-        told(device.with_context(|| path.display().to_string()))
+        environment_error(device.with_context(|| path.display().to_string()))
     }
 
-    fn begin(&mut self, phase: &Phase) -> Result<(), PhaseError> {
-        told(self.counter.begin(&self.testbed, phase))
+    fn begin_phase(&mut self, phase: &WorkloadPhase) -> Result<(), PhaseError> {
+        environment_error(self.counter.begin_phase(&self.testbed, phase))
     }
 
-    fn ran(&mut self, phase: &Phase) -> Result<(), PhaseError> {
-        told(self.counter.ran(&self.testbed, phase))
+    fn end_operations(&mut self, phase: &WorkloadPhase) -> Result<(), PhaseError> {
+        environment_error(self.counter.end_operations(&self.testbed, phase))
     }
 
-    fn drained(&mut self, phase: &Phase, operations: u64) -> Result<(), PhaseError> {
-        told(self.counter.drained(&self.testbed, phase, operations))
+    fn end_drain(&mut self, phase: &WorkloadPhase, operations: u64) -> Result<(), PhaseError> {
+        environment_error(self.counter.end_drain(&self.testbed, phase, operations))
     }
 
-    fn forget(&self, file: &File) -> Result<(), PhaseError> {
+    fn drop_cached(&self, file: &File) -> Result<(), PhaseError> {
+        // On a shared machine other programs keep what they have cached.
         let done = match self.machine {
-            Machine::Shared => rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
+            CacheScope::Shared => rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
                 .context("dropping what is cached of a file"),
-            Machine::Own => {
+            CacheScope::Own => {
                 std::fs::write("/proc/sys/vm/drop_caches", "1").context("dropping the page cache")
             }
         };
-        told(done)
+        environment_error(done)
     }
 
     fn next_tick(&self) {
@@ -146,8 +157,9 @@ impl<C: PhaseCounter> PhaseEnvironment for PhaseStage<'_, C> {
             (now.tv_sec, now.tv_nsec)
         };
         let first = coarse();
+        // The coarse clock is the one that dates files.
         while coarse() == first {
-            SystemClock.wait_until(SystemClock.monotonic() + LOOK);
+            SystemClock.wait_until(SystemClock.monotonic_time() + LOOK);
         }
     }
 

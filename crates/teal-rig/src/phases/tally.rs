@@ -1,11 +1,11 @@
-//! What a modelled disk says of itself, as the lab keeps it.
+//! Converts the report of a modelled disk into the form of results.
 
 use crate::disk::{RequestSums, TimeUse};
-use teal_study::phases::{Measured, Phase, Tally, Usage};
+use teal_study::phases::{DiskTally, EnergyUsage, PhaseResult, WorkloadPhase};
 
-impl From<RequestSums> for Tally {
+impl From<RequestSums> for DiskTally {
     fn from(of: RequestSums) -> Self {
-        let usage = |used: TimeUse| Usage {
+        let usage = |used: TimeUse| EnergyUsage {
             name: used.name,
             count: used.count,
             ns: used.ns,
@@ -25,21 +25,25 @@ impl From<RequestSums> for Tally {
     }
 }
 
-/// Returns what a phase came to: `ran` until its last operation, `all` until nothing was left to be
-/// written. The floor is not known here.
-pub(crate) fn measured(
-    phase: &Phase,
+/// Returns the result of a phase: `ran` are the sums until its last operation, `all` those until
+/// nothing was left to be written. The floor is not known here.
+pub(crate) fn phase_result(
+    phase: &WorkloadPhase,
     operations: u64,
     ran: &RequestSums,
     all: RequestSums,
-) -> Measured {
-    Measured {
+) -> PhaseResult {
+    debug_assert!(
+        all.microjoules >= ran.microjoules,
+        "the drain costs no negative energy"
+    );
+    PhaseResult {
         phase: phase.name.clone(),
         operations,
-        bytes: phase.bytes(),
+        bytes: phase.user_bytes(),
         drain_microjoules: all.microjoules.saturating_sub(ran.microjoules),
         tally: all.into(),
         floor_microjoules: 0,
-        writes: phase.writes(),
+        writes: phase.is_write(),
     }
 }

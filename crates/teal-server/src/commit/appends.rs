@@ -6,30 +6,30 @@
 //! 2. *Appends only*: this happens only if nothing but recognised appends has changed the content
 //!    since the author looked. Otherwise his content is a file beside, as of any late change.
 //! 3. *Lines only*: and only if what both had seen, and both tails, end in a newline and look like
-//!    text. The attribute [`ATTRIBUTE`] of the file, or of the nearest directory above it that has
-//!    one, overrules this guarantee: `never` or `always`.
+//!    text. The attribute [`MERGE_ATTRIBUTE`] of the file, or of the nearest directory above it
+//!    that has one, overrules this guarantee: `never` or `always`.
 //!
 //! # Why it is safe
 //! An object's row has the commit that last changed its content otherwise than by appending. If
 //! that is not behind the author's base, all content since is tails behind tails, and what the
-//! author has seen is the beginning of what is there. Whether a change is an append its author
-//! says: who says it wrongly moves his own content only, and could as well have written it there.
+//! author has seen is the beginning of what is there. The author says if a change is an append. An
+//! author that says it wrongly moves only its own content, and could as well have written it there.
 
-use super::content::Manner;
-use super::work::Work;
+use super::content::ContentChangeKind;
+use super::execution::BatchExecution;
 use crate::limits::TEXT_SAMPLE;
-use crate::refusal::{Outcome, bad};
+use crate::refusal::{Outcome, bad_request};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use std::ops::Range;
 use teal_meta::ExtentRow;
 use teal_types::limits::FILE_MAX;
-use teal_types::{CommitSeq, ContentChange, FileType, ObjectNo, Op, Piece, Source};
+use teal_types::{CommitSeq, ContentChange, ContentPiece, FileType, ObjectNo, Op, PieceSource};
 
 /// The extended attribute that rules over merging.
-const ATTRIBUTE: &[u8] = b"user.teal.merge-appends";
+const MERGE_ATTRIBUTE: &[u8] = b"user.teal.merge-appends";
 
-/// What the attribute says.
+/// The rule for merging that the attribute sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MergeRule {
     Never,
@@ -39,19 +39,22 @@ enum MergeRule {
     Lines,
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// Puts content behind the end of a file.
-    pub(super) fn append(
+    pub(super) fn append_content(
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
         change: &ContentChange,
         ops: &[Op],
     ) -> Outcome<()> {
-        if let Some(copy) = self.copies.get(&object).copied() {
-            return self.apply(copy, change, Manner::Rewrite);
+        // A late change of this batch has made a copy already, which takes the rest, too.
+        debug_assert!(change.cut <= change.size, "`find_fault` has checked this");
+        if let Some(copy) = self.conflict_copies.get(&object).copied() {
+            return self.apply_content(copy, change, ContentChangeKind::Rewrite);
         }
-        if !self.revive(object, "content")? {
+        // Another replica may have removed the file: it lives again, or the change is dropped.
+        if !self.revive_for_change(object, "content")? {
             return Ok(());
         }
         let seq = self.seq;
@@ -59,24 +62,25 @@ impl Work<'_> {
             return Ok(());
         };
         if row.kind != FileType::File {
-            return bad(format!("content for object {object}, which is no file"));
+            return bad_request(format!("content for object {object}, which is no file"));
         }
         let is_late = row.data_seq > base && row.data_seq != seq && !bug(Bug::LastWriterWins);
         let end = row.size;
         if !is_late {
             let manner = if end == change.cut {
-                Manner::Append
+                ContentChangeKind::Append
             } else {
-                Manner::Rewrite
+                ContentChangeKind::Rewrite
             };
-            return self.apply(object, change, manner);
+            return self.apply_content(object, change, manner);
         }
         if self.may_merge(object, base, change)? {
-            return self.apply(object, &moved(change, end), Manner::Append);
+            return self.apply_content(object, &shift_tail(change, end), ContentChangeKind::Append);
         }
-        let copy = self.copy(object, base, ops)?;
-        self.copies.insert(object, copy);
-        self.apply(copy, change, Manner::Rewrite)
+        // The two appends do not fit together, so the later one becomes a file of its own.
+        let copy = self.make_conflict_copy(object, base, ops)?;
+        self.conflict_copies.insert(object, copy);
+        self.apply_content(copy, change, ContentChangeKind::Rewrite)
     }
 
     fn may_merge(
@@ -85,6 +89,7 @@ impl Work<'_> {
         base: CommitSeq,
         change: &ContentChange,
     ) -> Outcome<bool> {
+        // Without the state that the author has seen, its tail has no place.
         let Some(seen) = self.txn.object_at(object, base)?.and_then(|(_, row)| row) else {
             return Ok(false);
         };
@@ -92,6 +97,8 @@ impl Work<'_> {
             return Ok(false);
         };
         let (end, rewritten) = (row.size, row.rewritten_seq);
+        // After a rewrite behind the base, the content is not the author's with tails behind it any
+        // more.
         if rewritten > base && !bug(Bug::MergedOverRewrite) {
             return Ok(false);
         }
@@ -108,19 +115,20 @@ impl Work<'_> {
 
     /// Returns what the nearest attribute says, from the file upwards.
     fn merge_rule(&self, object: ObjectNo) -> Outcome<MergeRule> {
+        // The set ends the walk in a damaged tree.
         let (mut at, mut seen) = (object, HashSet::new());
         while seen.insert(at) {
             let xattrs = self.txn.xattrs(at)?;
             let value = xattrs
                 .iter()
-                .find(|(name, _)| name == ATTRIBUTE)
+                .find(|(name, _)| name == MERGE_ATTRIBUTE)
                 .map(|(_, row)| &row.value[..]);
             match value {
                 Some(b"never") => return Ok(MergeRule::Never),
                 Some(b"always") => return Ok(MergeRule::Always),
                 _ => {}
             }
-            match self.txn.links(at)?.into_iter().next() {
+            match self.txn.links_of(at)?.into_iter().next() {
                 Some((link, _)) => at = link.dir,
                 None => break,
             }
@@ -132,11 +140,12 @@ impl Work<'_> {
     /// and by him is lines.
     fn are_lines(&self, object: ObjectNo, end: u64, change: &ContentChange) -> Outcome<bool> {
         let start = change.cut;
+        // One byte more than the tail, because the byte before it must end a line.
         let theirs = self.txn.extents(object, start.saturating_sub(1)..end)?;
-        let ours: Vec<ExtentRow> = change.pieces.iter().filter_map(extent).collect();
+        let ours: Vec<ExtentRow> = change.pieces.iter().filter_map(extent_of).collect();
         let is_boundary = start == 0
             || self
-                .bytes(&theirs, start - 1..start)
+                .read_range(&theirs, start - 1..start)
                 .is_some_and(|byte| byte == b"\n");
         Ok(is_boundary
             && self.is_text(&theirs, start..end)
@@ -149,18 +158,23 @@ impl Work<'_> {
         if range.is_empty() {
             return true;
         }
+        // Only the two ends are read, so that text of any length costs the same.
         let first = range.start..range.end.min(range.start + TEXT_SAMPLE);
         let last = range.start.max(range.end.saturating_sub(TEXT_SAMPLE))..range.end;
-        let Some((first, last)) = self.bytes(extents, first).zip(self.bytes(extents, last)) else {
+        let Some((first, last)) = self
+            .read_range(extents, first)
+            .zip(self.read_range(extents, last))
+        else {
             return false;
         };
         last.ends_with(b"\n") && looks_like_text(&first) && looks_like_text(&last)
     }
 
-    /// The bytes of a short range; `None` if they cannot be read.
-    fn bytes(&self, extents: &[ExtentRow], range: Range<u64>) -> Option<Vec<u8>> {
+    /// Returns the bytes of a short range; `None` if they cannot be read.
+    fn read_range(&self, extents: &[ExtentRow], range: Range<u64>) -> Option<Vec<u8>> {
         let mut out = vec![0; usize::try_from(range.end - range.start).ok()?];
         for extent in extents {
+            // Only the part of the extent that lies in the range is copied.
             let (from, to) = (
                 extent.offset.max(range.start),
                 (extent.offset + extent.len).min(range.end),
@@ -168,6 +182,8 @@ impl Work<'_> {
             if from >= to {
                 continue;
             }
+            // An unreadable chunk must not fail the commit: the tail becomes a file beside this
+            // one.
             let chunk = self
                 .chunks
                 .get(&extent.chunk)
@@ -182,13 +198,14 @@ impl Work<'_> {
     }
 }
 
-/// The same tail behind another end.
-fn moved(change: &ContentChange, end: u64) -> ContentChange {
+/// Returns a change that appends the same tail behind another end.
+fn shift_tail(change: &ContentChange, end: u64) -> ContentChange {
+    debug_assert!(change.cut <= change.size, "a tail has an end");
     let to = |at: u64| at - change.cut + end;
     let pieces = change
         .pieces
         .iter()
-        .map(|piece| Piece {
+        .map(|piece| ContentPiece {
             offset: to(piece.offset),
             ..*piece
         })
@@ -201,21 +218,22 @@ fn moved(change: &ContentChange, end: u64) -> ContentChange {
     }
 }
 
-fn extent(piece: &Piece) -> Option<ExtentRow> {
+fn extent_of(piece: &ContentPiece) -> Option<ExtentRow> {
     match piece.source {
-        Source::Chunk { id, offset } => Some(ExtentRow {
+        PieceSource::Chunk { id, offset } => Some(ExtentRow {
             offset: piece.offset,
             len: piece.len,
             chunk: id,
             start: offset,
         }),
-        Source::Hole => None,
+        PieceSource::Hole => None,
     }
 }
 
 /// Returns whether bytes are UTF-8 without NUL; a character may be cut off at either end.
 fn looks_like_text(bytes: &[u8]) -> bool {
     let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
+    // In UTF-8, at most three bytes of a character follow its first.
     let cut_off = bytes
         .iter()
         .take(3)

@@ -6,28 +6,29 @@
 //!    author had seen and what he changed.
 //! 2. All of one author's late changes to a file in one batch are in the same copy.
 
-use super::work::Work;
+use super::execution::BatchExecution;
 use crate::lease;
-use crate::refusal::{Outcome, bad};
-use crate::rules::canvas::Canvas;
+use crate::refusal::{Outcome, bad_request};
+use crate::rules::overlay::ContentOverlay;
 use crate::seeded::{Bug, bug};
 use std::ops::Range;
 use teal_meta::{ExtentRow, ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::{
-    Attributes, CommitSeq, ContentChange, FileType, LEASE, Link, ObjectNo, Op, Piece, Source,
+    CommitSeq, ContentChange, ContentPiece, FileType, LEASE, ObjectNo, Op, PieceSource,
+    ReplicatedAttributes,
 };
 
-/// How content changes.
+/// The ways in which content changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum ContentChangeKind {
     /// Only behind its end.
     Append,
     /// Anywhere.
     Rewrite,
 }
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     pub(super) fn set_content(
         &mut self,
         object: ObjectNo,
@@ -35,13 +36,15 @@ impl Work<'_> {
         change: &ContentChange,
         ops: &[Op],
     ) -> Outcome<()> {
-        if let Some(copy) = self.copies.get(&object).copied() {
-            return self.apply(copy, change, Manner::Rewrite);
+        if let Some(copy) = self.conflict_copies.get(&object).copied() {
+            return self.apply_content(copy, change, ContentChangeKind::Rewrite);
         }
-        if self.same.contains(&object) {
+        // An earlier change of this batch was found to be the present content already.
+        if self.confirmed.contains(&object) {
             return Ok(());
         }
-        if !self.revive(object, "content")? {
+        // Another replica may have removed the file: it lives again, or the change is dropped.
+        if !self.revive_for_change(object, "content")? {
             return Ok(());
         }
         let seq = self.seq;
@@ -49,58 +52,62 @@ impl Work<'_> {
             return Ok(());
         };
         if row.kind != FileType::File {
-            return bad(format!("content for object {object}, which is no file"));
+            return bad_request(format!("content for object {object}, which is no file"));
         }
         if row.data_seq > base && row.data_seq != seq && !bug(Bug::LastWriterWins) {
+            // Both wrote the same, which needs no person to look at it.
             if self.is_there(object, base, ops)? {
-                return self.confirm(object);
+                return self.confirm_content(object);
             }
-            let copy = self.copy(object, base, ops)?;
-            self.copies.insert(object, copy);
-            return self.apply(copy, change, Manner::Rewrite);
+            let copy = self.make_conflict_copy(object, base, ops)?;
+            self.conflict_copies.insert(object, copy);
+            return self.apply_content(copy, change, ContentChangeKind::Rewrite);
         }
-        self.apply(object, change, Manner::Rewrite)
+        self.apply_content(object, change, ContentChangeKind::Rewrite)
     }
 
-    /// Returns whether an author's changes make of what he had seen what is there now: somebody
-    /// else brought the same before.
+    /// Returns whether the author's changes, applied to the content at its base, give the content
+    /// that is there now: then another replica has brought the same before.
     fn is_there(&mut self, object: ObjectNo, base: CommitSeq, ops: &[Op]) -> Outcome<bool> {
         let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
         let mut size = seen.map_or(0, |row| row.size);
-        let mut canvas = Canvas::of_history(&self.txn.extents_at(object, 0..size, base)?, size);
+        let mut overlay =
+            ContentOverlay::of_history(&self.txn.extents_at(object, 0..size, base)?, size);
+        // The author's changes are applied in their order to the content it had seen.
         for op in ops {
             if let Op::SetContent {
                 object: of, change, ..
             } = op
                 && *of == object
             {
-                canvas.change(change);
+                overlay.apply_change(change);
                 size = change.size;
             }
         }
         let is_as_long = self.object(object)?.is_some_and(|row| row.size == size);
-        Ok(is_as_long && canvas.extents().eq(self.txn.extents(object, 0..size)?))
+        Ok(is_as_long && overlay.extents().eq(self.txn.extents(object, 0..size)?))
     }
 
-    /// The content counts as this batch's, so that its author need not fetch it; nothing of it
-    /// changes.
-    fn confirm(&mut self, object: ObjectNo) -> Outcome<()> {
+    /// Counts the content as this batch's without changing it, so that the author need not fetch
+    /// it.
+    fn confirm_content(&mut self, object: ObjectNo) -> Outcome<()> {
         let seq = self.seq;
         if let Some(row) = self.object(object)? {
             row.data_seq = seq;
         }
         self.touched.insert(object);
-        self.same.insert(object);
-        self.changed.entry(object).or_default();
+        self.confirmed.insert(object);
+        self.changed_ranges.entry(object).or_default();
         Ok(())
     }
 
-    pub(super) fn apply(
+    pub(super) fn apply_content(
         &mut self,
         object: ObjectNo,
         change: &ContentChange,
-        manner: Manner,
+        manner: ContentChangeKind,
     ) -> Outcome<()> {
+        debug_assert!(change.cut <= change.size, "`find_fault` has checked this");
         let seq = self.seq;
         let Some(row) = self.object(object)? else {
             return Ok(());
@@ -108,33 +115,37 @@ impl Work<'_> {
         let before = row.size;
         row.size = change.size;
         row.data_seq = seq;
-        if manner == Manner::Rewrite {
+        if manner == ContentChangeKind::Rewrite {
             row.rewritten_seq = seq;
         }
         row.attributes.mtime = change.mtime;
+        // The change time never goes back, even if the author's clock did.
         row.attributes.ctime = row.attributes.ctime.max(change.mtime);
         self.touched.insert(object);
+        // Content behind the cut is gone, even if the file is as long as before.
         if change.cut < before {
-            self.clear(object, change.cut..before)?;
+            self.clear_range(object, change.cut..before)?;
         }
-        let changed = self.changed.entry(object).or_default();
-        changed.add(change.cut.min(before), before);
-        changed.add(
+        // A cut and a growth count as changes, because replicas may hold content there.
+        let changed = self.changed_ranges.entry(object).or_default();
+        changed.insert_range(change.cut.min(before), before);
+        changed.insert_range(
             change.cut.min(before),
             if change.size > before { change.size } else { 0 },
         );
         change
             .pieces
             .iter()
-            .for_each(|piece| changed.add(piece.offset, piece.offset + piece.len));
-        for Piece {
+            .for_each(|piece| changed.insert_range(piece.offset, piece.offset + piece.len));
+        for ContentPiece {
             offset,
             len,
             source,
         } in &change.pieces
         {
-            self.clear(object, *offset..offset + len)?;
-            if let Source::Chunk { id, offset: start } = source {
+            // Extents never overlap, so the old content makes room first.
+            self.clear_range(object, *offset..offset + len)?;
+            if let PieceSource::Chunk { id, offset: start } = source {
                 let extent = ExtentRow {
                     offset: *offset,
                     len: *len,
@@ -148,9 +159,11 @@ impl Work<'_> {
     }
 
     /// Makes a part of the content zeros.
-    fn clear(&mut self, object: ObjectNo, range: Range<u64>) -> Outcome<()> {
+    fn clear_range(&mut self, object: ObjectNo, range: Range<u64>) -> Outcome<()> {
+        debug_assert!(range.start <= range.end, "a range goes upwards");
         for extent in self.txn.extents(object, range.clone())? {
             self.txn.drop_extent(object, extent.offset)?;
+            // The parts of an extent outside the range stay.
             let end = extent.offset + extent.len;
             if extent.offset < range.start {
                 self.txn.put_extent(
@@ -163,6 +176,7 @@ impl Work<'_> {
             }
             if end > range.end {
                 let cut = range.end - extent.offset;
+                // Extents are no longer than the largest chunk, so the offset fits.
                 let start = extent.start + u32::try_from(cut).unwrap_or(0);
                 self.txn.put_extent(
                     object,
@@ -178,22 +192,26 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A file beside `object` with what the author of `ops` had seen of it.
-    pub(super) fn copy(
+    /// Makes a file beside `object` that has the content and attributes of `base`, and returns it.
+    pub(super) fn make_conflict_copy(
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
         ops: &[Op],
     ) -> Outcome<ObjectNo> {
+        // The copy starts from the state at the base, which the author has seen.
         let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
         let (size, attributes) = match (seen, self.object(object)?) {
             (Some(row), _) => (row.size, row.attributes),
             (None, Some(row)) => (0, row.attributes),
-            (None, None) => (0, Attributes::default()),
+            (None, None) => (0, ReplicatedAttributes::default()),
         };
-        let attributes = authors(object, ops).unwrap_or(attributes);
+        // The attributes that come with the late content belong to the copy.
+        let attributes = author_attributes(object, ops).unwrap_or(attributes);
         let copy = self.own_number()?;
-        self.anywhere.insert(object);
+        // A replica may hold the late content under the first object, and has to fetch all of it
+        // again.
+        self.changed_anywhere.insert(object);
         let seq = self.seq;
         let mut row = ObjectRow {
             kind: FileType::File,
@@ -206,56 +224,83 @@ impl Work<'_> {
             link_seq: seq,
             xattr_seq: CommitSeq::new(0),
         };
-        for (name, _, value) in self.txn.xattrs_at(object, base)? {
-            if let Some(value) = value {
-                self.txn
-                    .put_xattr(copy, &name, Some(&XattrRow { value, seq }))?;
-                self.xattrs.insert((copy, name), None);
-                row.xattr_seq = seq;
-            }
+        if self.copy_xattrs(object, base, copy)? {
+            row.xattr_seq = seq;
         }
         self.set_object(copy, Some(row))?;
         let size = if bug(Bug::CopyWithoutBase) { 0 } else { size };
-        let rows = self.txn.extents_at(object, 0..size, base)?;
-        for extent in Canvas::of_history(&rows, size).extents() {
-            self.txn.put_extent(copy, &extent)?;
-        }
-        self.changed.entry(copy).or_default().add(0, size);
-        let Some((beside, _)) = self.txn.links(object)?.into_iter().next() else {
-            return bad(format!("object {object} has no name"));
+        self.copy_extents(object, base, size, copy)?;
+        // The copy lies in the same directory as the file.
+        let Some((beside, _)) = self.txn.links_of(object)?.into_iter().next() else {
+            return bad_request(format!("object {object} has no name"));
         };
         let link = self.free_name(&beside)?;
-        self.link(
-            &Link {
-                dir: beside.dir,
-                name: link.name,
-            },
-            copy,
-            self.now,
-        )?;
+        debug_assert_eq!(link.dir, beside.dir, "a free name is in the same directory");
+        self.add_name(&link, copy, self.now)?;
         let lost = format!(
             "content of {}, which another had changed first",
             beside.name
         );
-        self.conflict(ConflictKind::Content, object, Some(copy), lost);
+        // The conflict names both files, so that a person can compare them.
+        self.note_conflict(ConflictKind::Content, object, Some(copy), lost);
         Ok(copy)
     }
 
-    /// An object number of the server's own.
+    /// Gives `copy` the extended attributes that `object` had at `base`. Returns whether there are
+    /// any.
+    fn copy_xattrs(&mut self, object: ObjectNo, base: CommitSeq, copy: ObjectNo) -> Outcome<bool> {
+        let mut has_any = false;
+        for (name, _, value) in self.txn.xattrs_at(object, base)? {
+            let Some(value) = value else { continue };
+            let row = XattrRow {
+                value,
+                seq: self.seq,
+            };
+            self.txn.put_xattr(copy, &name, Some(&row))?;
+            self.xattrs.insert((copy, name), None);
+            has_any = true;
+        }
+        Ok(has_any)
+    }
+
+    /// Gives `copy` the first `size` bytes of the content that `object` had at `base`.
+    fn copy_extents(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        size: u64,
+        copy: ObjectNo,
+    ) -> Outcome<()> {
+        let rows = self.txn.extents_at(object, 0..size, base)?;
+        for extent in ContentOverlay::of_history(&rows, size).extents() {
+            self.txn.put_extent(copy, &extent)?;
+        }
+        let changed = self.changed_ranges.entry(copy).or_default();
+        changed.insert_range(0, size);
+        Ok(())
+    }
+
+    /// Returns a new object number of the server's own lease.
     fn own_number(&mut self) -> Outcome<ObjectNo> {
+        // The server's own lease is used up, or was abandoned when the server was opened.
         if self.volume.own_next >= self.volume.own_end {
             let lease = lease::give_lease(self.txn, self.draw, lease::SERVER_OWNER)?;
             self.volume.own_next = u64::from(lease) * LEASE;
             self.volume.own_end = self.volume.own_next + LEASE;
         }
+        debug_assert!(
+            self.volume.own_next < self.volume.own_end,
+            "the lease has numbers left"
+        );
         let number = self.volume.own_next;
         self.volume.own_next += 1;
         Ok(ObjectNo::new(number))
     }
 }
 
-/// The attributes that the author of a batch gives an object.
-fn authors(object: ObjectNo, ops: &[Op]) -> Option<Attributes> {
+/// Returns the attributes that the author of a batch gives an object, if any.
+fn author_attributes(object: ObjectNo, ops: &[Op]) -> Option<ReplicatedAttributes> {
+    // The last attributes of a batch are the ones that hold.
     ops.iter().rev().find_map(|op| match op {
         Op::SetAttributes {
             object: of,

@@ -5,24 +5,29 @@
 //!    must, under the conflict name if the wanted one is taken.
 //! 2. A directory has one name, and is never below itself.
 
+use super::execution::BatchExecution;
 use super::finish::number_name;
-use super::work::Work;
-use crate::refusal::{Outcome, bad};
+use crate::refusal::{Outcome, bad_request};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_proto::{ConflictKind, conflict_name};
 use teal_types::limits::LINKS_MAX;
-use teal_types::{CommitSeq, Link, ObjectNo, Op, Timestamp};
+use teal_types::{CommitSeq, HardLink, ObjectNo, Op, Timestamp};
 
-impl Work<'_> {
+impl BatchExecution<'_> {
     /// Carries out the placements of a batch. `found`: the moves that have taken their old name
     /// away.
-    pub(super) fn placements(&mut self, ops: &[Op], found: &HashSet<usize>) -> Outcome<()> {
+    pub(super) fn carry_out_placements(
+        &mut self,
+        ops: &[Op],
+        found: &HashSet<usize>,
+    ) -> Outcome<()> {
+        // The order of the batch is kept, because a later name may lie below an earlier one.
         for (at, op) in ops.iter().enumerate() {
             match op {
                 Op::Place {
                     object, link, time, ..
-                } => self.place(*object, link, *time)?,
+                } => self.place_object(*object, link, *time)?,
                 Op::Move {
                     object,
                     from,
@@ -45,26 +50,28 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn place(&mut self, object: ObjectNo, link: &Link, time: Timestamp) -> Outcome<()> {
-        if self.entry(link)? == Some(object) {
+    fn place_object(&mut self, object: ObjectNo, link: &HardLink, time: Timestamp) -> Outcome<()> {
+        // The name is there already, which is all that was wanted.
+        if self.object_named(link)? == Some(object) {
             return Ok(());
         }
         if !self.is_live(object)? {
-            let number = Link {
+            let number = HardLink {
                 dir: ObjectNo::ROOT,
                 name: number_name(object)?,
             };
-            if *link == number && self.seen.contains_key(&object) {
+            if *link == number && self.author_seen.contains_key(&object) {
                 // A replica that knows no better place for what it has changed: its state brings it
                 // back where it belongs.
                 return Ok(());
             }
-            if !self.raise(object, &link.name)? {
+            if !self.revive_for_name(object, &link.name)? {
                 return Ok(());
             }
         }
-        let names = self.txn.links(object)?.len();
+        let names = self.txn.links_of(object)?.len();
         let is_full = names >= LINKS_MAX && !bug(Bug::LimitsDiffer);
+        // A directory has one name, and other objects at most as many as a client can hold.
         if (self.is_dir(object)? && names > 0) || is_full {
             let lost = match is_full {
                 true => format!(
@@ -73,17 +80,18 @@ impl Work<'_> {
                 ),
                 false => format!("the name {}: the directory has another one", link.name),
             };
-            self.conflict(ConflictKind::Move, object, None, lost);
+            self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
-        let dir = self.home(link.dir)?;
+        // The directory may have been removed meanwhile; then the name brings it back.
+        let dir = self.live_directory(link.dir)?;
         if self.is_below(dir, object)? {
             let lost = format!("the name {}, which would be inside of itself", link.name);
-            self.conflict(ConflictKind::Move, object, None, lost);
-            // It lives again, with what is in it: somewhere.
+            self.note_conflict(ConflictKind::Move, object, None, lost);
+            // The directory is live again with its entries, so it needs some place.
             return self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir: ObjectNo::ROOT,
                     name: link.name.clone(),
                 },
@@ -92,7 +100,7 @@ impl Work<'_> {
         }
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: link.name.clone(),
             },
@@ -100,36 +108,39 @@ impl Work<'_> {
         )
     }
 
-    /// A move whose old name was there.
+    /// Finishes a move that has found the old name in its place.
     fn finish_move(
         &mut self,
         object: ObjectNo,
-        from: &Link,
-        to: &Link,
+        from: &HardLink,
+        to: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
-        if self.entry(to)? == Some(object) {
+        // The batch came twice, or another machine has made the same move.
+        if self.object_named(to)? == Some(object) {
             return Ok(());
         }
-        if self.is_dir(object)? && !self.txn.links(object)?.is_empty() {
+        if self.is_dir(object)? && !self.txn.links_of(object)?.is_empty() {
             let lost = format!(
                 "the move to {}: the directory has another name by now",
                 to.name
             );
-            self.conflict(ConflictKind::Move, object, None, lost);
+            self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
-        let dir = self.home(to.dir)?;
+        // The target may have been removed meanwhile.
+        let dir = self.live_directory(to.dir)?;
         if self.is_dir(object)? && self.is_below(dir, object)? {
             let lost = format!(
                 "the move to {}, which would be inside of itself by now",
                 to.name
             );
-            self.conflict(ConflictKind::Move, object, None, lost);
-            let dir = self.home(from.dir)?;
+            self.note_conflict(ConflictKind::Move, object, None, lost);
+            // The directory stays where it was.
+            let dir = self.live_directory(from.dir)?;
             return self.put_name(
                 object,
-                &Link {
+                &HardLink {
                     dir,
                     name: from.name.clone(),
                 },
@@ -138,7 +149,7 @@ impl Work<'_> {
         }
         self.put_name(
             object,
-            &Link {
+            &HardLink {
                 dir,
                 name: to.name.clone(),
             },
@@ -146,44 +157,48 @@ impl Work<'_> {
         )
     }
 
-    /// A move whose old name had gone before.
+    /// Carries out a move that comes too late: another commit has taken the old name away.
     fn late_move(
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        to: &Link,
+        to: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
-        if !self.is_live(object)? || self.entry(to)? == Some(object) {
-            return self.place(object, to, time);
+        if !self.is_live(object)? || self.object_named(to)? == Some(object) {
+            return self.place_object(object, to, time);
         }
-        let (links, mut has_moved) = (self.txn.links(object)?, false);
+        let (links, mut has_moved) = (self.txn.links_of(object)?, false);
         for (_, seq) in &links {
             has_moved |= self.is_unseen(*seq, base)?;
         }
+        // The first move wins.
         if has_moved || (self.is_dir(object)? && !links.is_empty()) {
             let lost = format!(
                 "the move to {}: it has been moved elsewhere meanwhile",
                 to.name
             );
-            self.conflict(ConflictKind::Move, object, None, lost);
+            self.note_conflict(ConflictKind::Move, object, None, lost);
             return Ok(());
         }
+        // The object is live and only its name is gone: the author's move counts more than the
+        // removal.
         let lost = format!(
             "the removal of a name, which was moved to {} meanwhile",
             to.name
         );
-        self.conflict(ConflictKind::Removal, object, None, lost);
-        self.place(object, to, time)
+        self.note_conflict(ConflictKind::Removal, object, None, lost);
+        self.place_object(object, to, time)
     }
 
-    /// The directory, alive; another if it has never been there.
-    pub(super) fn home(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
+    /// Returns the directory if it is live, revives it if it was removed, and returns another one
+    /// if it never existed.
+    pub(super) fn live_directory(&mut self, dir: ObjectNo) -> Outcome<ObjectNo> {
         if !self.is_live(dir)? {
-            return self.resurrect(dir);
+            return self.revive_directory(dir);
         }
         if !self.is_dir(dir)? {
-            return bad(format!("a name in object {dir}, which is no directory"));
+            return bad_request(format!("a name in object {dir}, which is no directory"));
         }
         Ok(dir)
     }
@@ -198,18 +213,19 @@ impl Work<'_> {
             return Ok(dir == object);
         }
         // Something that has a name now may lie between two ends of a shortened way.
-        let is_highest = self.txn.links(object)?.is_empty();
+        let is_highest = self.txn.links_of(object)?.is_empty();
         let mut way = Vec::new();
         // The tree has no cycles, so that this ends; the set is for trees that are damaged.
         let mut seen = HashSet::new();
         let mut at = dir;
         while at != ObjectNo::ROOT && at != object && seen.insert(at) {
-            self.climbed += 1;
-            let above = match self.above.get(&at).filter(|_| is_highest) {
+            self.ancestor_steps += 1;
+            // A shortened way is used only where it cannot pass over `object`.
+            let above = match self.ancestors.get(&at).filter(|_| is_highest) {
                 Some(above) => Some(*above),
                 None => self
                     .txn
-                    .links(at)?
+                    .links_of(at)?
                     .into_iter()
                     .next()
                     .map(|(link, _)| link.dir),
@@ -219,7 +235,8 @@ impl Work<'_> {
             at = above;
         }
         if is_highest {
-            self.above.extend(way.into_iter().map(|below| (below, at)));
+            self.ancestors
+                .extend(way.into_iter().map(|below| (below, at)));
         }
         Ok(at == object)
     }
@@ -230,7 +247,7 @@ impl Work<'_> {
     pub(super) fn put_name(
         &mut self,
         object: ObjectNo,
-        wanted: &Link,
+        wanted: &HardLink,
         time: Timestamp,
     ) -> Outcome<()> {
         let is_inside = self.is_dir(object)? && self.is_below(wanted.dir, object)?;
@@ -239,34 +256,36 @@ impl Work<'_> {
         } else {
             wanted.dir
         };
-        let wanted = &Link {
+        let wanted = &HardLink {
             dir,
             name: wanted.name.clone(),
         };
-        match self.entry(wanted)? {
+        match self.object_named(wanted)? {
+            // The name is taken, and the first object keeps it.
             Some(other) if other != object => {
                 let link = self.free_name(wanted)?;
-                self.link(&link, object, time)?;
+                self.add_name(&link, object, time)?;
                 let lost = format!("the name {}, which another object has", wanted.name);
-                self.conflict(ConflictKind::Name, other, Some(object), lost);
+                self.note_conflict(ConflictKind::Name, other, Some(object), lost);
                 Ok(())
             }
-            _ => self.link(wanted, object, time),
+            _ => self.add_name(wanted, object, time),
         }
     }
 
-    /// The first conflict name of `wanted` that nobody has.
-    pub(super) fn free_name(&self, wanted: &Link) -> Outcome<Link> {
+    /// Returns the first conflict name of `wanted` that is free.
+    pub(super) fn free_name(&self, wanted: &HardLink) -> Outcome<HardLink> {
+        // Some number is free, because a directory has fewer entries than there are numbers.
         for number in 1..=u32::MAX {
             let name = conflict_name(&wanted.name, &self.device, self.now, number);
-            let link = Link {
+            let link = HardLink {
                 dir: wanted.dir,
                 name,
             };
-            if self.entry(&link)?.is_none() {
+            if self.object_named(&link)?.is_none() {
                 return Ok(link);
             }
         }
-        bad(format!("there is no free name left beside {}", wanted.name))
+        bad_request(format!("there is no free name left beside {}", wanted.name))
     }
 }

@@ -15,30 +15,31 @@
 //! 3. *Space is that of the changes*: a snapshot has fewer names than there were changes since the
 //!    one before it. A directory that only grows never gets one.
 //!
-//! What is counted for that, a [`Tally`](teal_meta::Tally) for each directory, is set once for each
-//! directory and commit.
+//! The numbers behind this rule, a [`NameTally`](teal_meta::NameTally) for each directory, are
+//! updated once for each directory and commit.
 
-use super::work::Work;
+use super::execution::BatchExecution;
 use crate::limits::SNAPSHOT_MIN;
 use crate::refusal::Outcome;
 use std::collections::BTreeMap;
 use teal_types::ObjectNo;
 
-/// What a batch has done to the names of a directory.
+/// The changes that a batch makes to the names of a directory.
 #[derive(Debug, Default)]
-struct Turnover {
+struct NameTurnover {
     come: u64,
     gone: u64,
     changes: u64,
 }
 
-impl Work<'_> {
-    /// History gets a row for each name that leads elsewhere than before the batch, and the
-    /// snapshots that are due.
+impl BatchExecution<'_> {
+    /// Adds a row to history for each name that leads elsewhere than before the batch, and takes
+    /// the snapshots that are due.
     pub(super) fn remember_entries(&mut self) -> Outcome<()> {
-        let mut dirs: BTreeMap<ObjectNo, Turnover> = BTreeMap::new();
+        let mut dirs: BTreeMap<ObjectNo, NameTurnover> = BTreeMap::new();
         for (link, before) in std::mem::take(&mut self.entries) {
-            let now = self.entry(&link)?;
+            let now = self.object_named(&link)?;
+            // A name that leads where it led before needs no row.
             if now == before {
                 continue;
             }
@@ -49,13 +50,19 @@ impl Work<'_> {
             turnover.changes += 1;
         }
         for (dir, turnover) in dirs {
-            let mut tally = self.txn.tally(dir)?;
+            // The numbers follow from the batch alone, without a scan of the directory.
+            let mut tally = self.txn.name_tally(dir)?;
             tally.names = (tally.names + turnover.come).saturating_sub(turnover.gone);
             tally.changes += turnover.changes;
+            // Guarantee 1 wants a snapshot at this commit.
             if tally.changes > tally.names.max(SNAPSHOT_MIN) {
                 self.txn.remember_names(dir, self.seq)?;
                 tally.changes = 0;
             }
+            debug_assert!(
+                tally.changes <= tally.names.max(SNAPSHOT_MIN),
+                "guarantee 1"
+            );
             self.txn.put_tally(dir, tally)?;
         }
         Ok(())

@@ -1,43 +1,46 @@
 //! New objects, attributes and extended attributes.
 //!
 //! # Guarantees
-//! 1. The first to commit wins; who comes later is noted, unless both wanted the same.
+//! 1. The first commit wins; a later change is noted as a conflict, unless both wanted the same.
 
-use super::work::{EVER, Work};
+use super::execution::{BatchExecution, END_OF_TIME};
 use crate::lease;
 use crate::limits::NOTES_MAX;
-use crate::refusal::{Outcome, bad};
+use crate::refusal::{Outcome, bad_request};
 use crate::seeded::{Bug, bug};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::limits::{XATTRS_BYTES_MAX, xattr_bytes, xattrs_bytes};
-use teal_types::{Attributes, CommitSeq, FileType, LEASE, ObjectNo, ServerIncarnation};
+use teal_types::{CommitSeq, FileType, LEASE, ObjectNo, ReplicatedAttributes, ServerIncarnation};
 
-impl Work<'_> {
-    pub(super) fn create(
+impl BatchExecution<'_> {
+    pub(super) fn create_object(
         &mut self,
         object: ObjectNo,
         kind: FileType,
-        attributes: &Attributes,
+        attributes: &ReplicatedAttributes,
         target: &[u8],
     ) -> Outcome<()> {
-        if self.is_live(object)? || self.txn.object_at(object, EVER)?.is_some() {
+        // A number that history knows is never used again.
+        if self.is_live(object)? || self.txn.object_at(object, END_OF_TIME)?.is_some() {
             return Ok(());
         }
+        // The number of an object tells its lease.
         let lease = u32::try_from(object.get() / LEASE).unwrap_or(u32::MAX);
         let owner = self.txn.lease(lease)?;
-        // What a restored server has lost is offered by whoever has it; it may have lost the lease,
-        // too.
+        // After a restore, the replicas offer what the server has lost; the lease may be among
+        // that.
         let may_be_offered =
             self.volume.incarnation > ServerIncarnation::FIRST && lease < lease::LEASES;
         if may_be_offered && owner.is_none() {
             self.txn.put_lease(lease, self.author.replica)?;
         } else if owner != Some(self.author.replica) && !may_be_offered {
-            return bad(format!(
+            return bad_request(format!(
                 "a new object {object}, whose number belongs to another device"
             ));
         }
         let (seq, none) = (self.seq, CommitSeq::new(0));
+        // Only a symbolic link has a target.
         let target = if kind == FileType::Symlink {
             target.to_vec()
         } else {
@@ -61,10 +64,11 @@ impl Work<'_> {
         &mut self,
         object: ObjectNo,
         base: CommitSeq,
-        wanted: Attributes,
+        wanted: ReplicatedAttributes,
     ) -> Outcome<()> {
-        let words = in_words(&wanted);
-        if !self.revive(object, &words)? {
+        let words = describe_attributes(&wanted);
+        // The object may have been removed: it lives again, or the change is dropped.
+        if !self.revive_for_change(object, &words)? {
             return Ok(());
         }
         let seq = self.seq;
@@ -86,18 +90,20 @@ impl Work<'_> {
             wanted.mtime = wanted.mtime.max(row.attributes.mtime);
         }
         let have = row.attributes;
-        let is_same = Attributes {
+        // Another time of change is no difference by itself.
+        let is_same = ReplicatedAttributes {
             ctime: have.ctime,
             ..wanted
         } == have;
         if is_late {
+            // Wanting what is there already is no conflict.
             if !is_same {
-                self.conflict(ConflictKind::Attributes, object, None, words);
+                self.note_conflict(ConflictKind::Attributes, object, None, words);
             }
             return Ok(());
         }
         if wanted != have {
-            row.attributes = Attributes {
+            row.attributes = ReplicatedAttributes {
                 ctime: wanted.ctime.max(have.ctime),
                 ..wanted
             };
@@ -116,6 +122,7 @@ impl Work<'_> {
                 return Ok(true);
             }
         }
+        // If there are more changes than were read, some are taken to be another replica's.
         Ok(rows.len() == NOTES_MAX)
     }
 
@@ -127,42 +134,40 @@ impl Work<'_> {
         value: Option<&[u8]>,
     ) -> Outcome<()> {
         let words = format!("extended attribute {}", String::from_utf8_lossy(name));
-        if !self.revive(object, &words)? {
+        if !self.revive_for_change(object, &words)? {
             return Ok(());
         }
-        let past = self.txn.xattrs_at(object, EVER)?;
+        let past = self.txn.xattrs_at(object, END_OF_TIME)?;
         let seq_before = past
             .iter()
             .find(|(of, ..)| of == name)
             .map_or(CommitSeq::new(0), |(_, seq, _)| *seq);
         let live = self.txn.xattrs(object)?;
         let have = live.iter().find(|(of, _)| of == name).map(|(_, row)| row);
+        // The value is as wanted already.
         if have.map(|row| &row.value[..]) == value {
             return Ok(());
         }
         let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
-        let others = live
-            .iter()
-            .filter(|(of, _)| of != name)
-            .map(|(of, row)| (&of[..], &row.value[..]));
-        let bytes = xattrs_bytes(others);
-        let is_too_much = value
-            .is_some_and(|value| bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX)
-            && !bug(Bug::LimitsDiffer);
-        if (self.is_unseen(seq_before, base)? && !is_ours) || is_too_much {
-            let lost = match value {
-                Some(value) => format!(
-                    "{words} = {}",
-                    String::from_utf8_lossy(&value[..value.len().min(256)])
-                ),
+        let is_late = self.is_unseen(seq_before, base)? && !is_ours;
+        let is_too_much = value.is_some_and(|value| exceeds_limit(&live, name, value));
+        if is_late || is_too_much {
+            let mut lost = match value {
+                Some(value) => {
+                    // The beginning of a long value is enough for a person.
+                    let beginning = &value[..value.len().min(256)];
+                    format!("{words} = {}", String::from_utf8_lossy(beginning))
+                }
                 None => format!("the removal of {words}"),
             };
-            let why = format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
-            let lost = if is_too_much { lost + &why } else { lost };
-            self.conflict(ConflictKind::Xattr, object, None, lost);
+            if is_too_much {
+                lost += &format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
+            }
+            self.note_conflict(ConflictKind::Xattr, object, None, lost);
             return Ok(());
         }
         let (seq, before) = (self.seq, have.map(|row| row.value.clone()));
+        // The value before the first of several changes in one batch is the one that counts.
         self.xattrs.entry((object, name.to_vec())).or_insert(before);
         let new = value.map(|value| XattrRow {
             value: value.to_vec(),
@@ -177,8 +182,16 @@ impl Work<'_> {
     }
 }
 
-fn in_words(attributes: &Attributes) -> String {
-    let Attributes {
+/// Returns whether a value, beside the other extended attributes of its object, exceeds the limit
+/// of clients, which could not hold more.
+fn exceeds_limit(live: &[(Vec<u8>, XattrRow)], name: &[u8], value: &[u8]) -> bool {
+    let others = live.iter().filter(|(of, _)| of != name);
+    let bytes = xattrs_bytes(others.map(|(of, row)| (&of[..], &row.value[..])));
+    bytes + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX && !bug(Bug::LimitsDiffer)
+}
+
+fn describe_attributes(attributes: &ReplicatedAttributes) -> String {
+    let ReplicatedAttributes {
         perm,
         uid,
         gid,

@@ -52,7 +52,7 @@ fn pulls_that_a_commit_does_not_concern_are_not_notified() {
         registry
             .filter_to_fill(of, dir, true)
             .unwrap()
-            .add([ObjectNo::new(dir)]);
+            .add_objects([ObjectNo::new(dir)]);
         let filter = registry.usable_filter(of, dir, NOW);
         registry.begin_waiting(of, filter)
     };
@@ -99,9 +99,9 @@ fn filters_are_bounded_and_forgotten_when_unused() {
         (1, 1)
     );
     let filter = registry.filters_of(peer(1, 2)).pop().unwrap();
-    filter.add((0..=crate::limits::FILTER_MAX as u64).map(ObjectNo::new));
+    filter.add_objects((0..=crate::limits::FILTER_MAX as u64).map(ObjectNo::new));
     assert!(
-        filter.wakes(&in_dir(1 << 40)),
+        filter.is_woken_by(&in_dir(1 << 40)),
         "one that is too large lets everything through"
     );
     drop(filter);
@@ -117,7 +117,7 @@ fn filters_are_bounded_and_forgotten_when_unused() {
 
 #[test]
 fn few_are_notified_at_once_and_many_within_bounds() {
-    assert_eq!(gathering_time(FEW), Duration::ZERO);
+    assert_eq!(gathering_time(GATHERING_FROM), Duration::ZERO);
     assert_eq!(gathering_time(200), GATHER_FOR_EACH * 200);
     assert_eq!(gathering_time(9000), GATHER_MAX);
 }

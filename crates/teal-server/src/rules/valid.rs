@@ -2,11 +2,12 @@
 
 use teal_types::limits::{CHUNK_MAX, FILE_MAX, TARGET_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{
-    Attributes, ContentChange, Link, ObjectNo, Op, REPLICATED_LIMIT, Source, Timestamp,
+    ContentChange, HardLink, ObjectNo, Op, PieceSource, REPLICATED_LIMIT, ReplicatedAttributes,
+    Timestamp,
 };
 
 /// Returns what is wrong with an operation, in words.
-pub(crate) fn fault(op: &Op) -> Option<String> {
+pub(crate) fn find_fault(op: &Op) -> Option<String> {
     let object = op.object();
     let why = object_fault(object).or_else(|| match op {
         Op::Create {
@@ -38,14 +39,14 @@ fn object_fault(object: ObjectNo) -> Option<&'static str> {
     (object.get() == 0 || object.get() >= REPLICATED_LIMIT).then_some("no object has this number")
 }
 
-fn link_fault(object: ObjectNo, link: &Link) -> Option<&'static str> {
+fn link_fault(object: ObjectNo, link: &HardLink) -> Option<&'static str> {
     if object == ObjectNo::ROOT {
         return Some("the root has no name");
     }
     object_fault(link.dir)
 }
 
-fn attributes_fault(attributes: &Attributes) -> Option<&'static str> {
+fn attributes_fault(attributes: &ReplicatedAttributes) -> Option<&'static str> {
     (!attributes.are_valid())
         .then_some("permissions have twelve bits, and times less than a second of nanoseconds")
 }
@@ -77,7 +78,7 @@ fn content_fault(change: &ContentChange) -> Option<&'static str> {
         }
         let is_inside =
             |offset: u32| u64::from(offset).saturating_add(piece.len) <= CHUNK_MAX as u64;
-        if matches!(piece.source, Source::Chunk { offset, .. } if !is_inside(offset)) {
+        if matches!(piece.source, PieceSource::Chunk { offset, .. } if !is_inside(offset)) {
             return Some("a piece goes beyond the longest chunk");
         }
     }

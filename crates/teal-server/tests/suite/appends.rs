@@ -3,7 +3,7 @@
 
 use crate::fixture::{Device, ROOT, World, link};
 use teal_proto::ConflictKind::Content;
-use teal_proto::{RefusalCode, Reply};
+use teal_proto::{RefusalCode, ServerReply};
 use teal_types::{CommitSeq, ContentChange, ObjectNo, Op};
 
 on_both! {
@@ -95,7 +95,7 @@ fn a_batch_that_comes_again_appends_nothing_again(mut world: World) {
         let again = world
             .desk
             .ask_commit(world.desk.batch, std::slice::from_ref(&op));
-        assert_eq!(again, Reply::Committed { seq: at });
+        assert_eq!(again, ServerReply::Committed { seq: at });
     }
     assert_eq!(found(&world), (b"0\n1\na\n".to_vec(), None));
 }
@@ -235,7 +235,7 @@ fn the_nearest_attribute_rules(mut world: World) {
         ),
         (b"0\0\xff\n".to_vec(), vec![Content])
     );
-    // What it does not know it passes over.
+    // The rule passes over values of the attribute that it does not know.
     set(&mut world.laptop, file, Some("sometimes"));
     world.sync();
     append(&mut world.laptop, file, 4, b"1");
@@ -250,7 +250,7 @@ fn others_are_told_of_the_end_only(mut world: World) {
     append(&mut world.desk, file, 2, b"a\n");
     let pulled = world.laptop.pull();
     let ranges = pulled.changes.iter().find_map(|change| match change {
-        teal_proto::Change::Is { version, ranges } if version.object == file => {
+        teal_proto::PulledObject::Is { version, ranges } if version.object == file => {
             Some(ranges.clone())
         }
         _ => None,
@@ -273,7 +273,9 @@ fn a_tail_that_begins_before_its_end_makes_no_sense(mut world: World) {
         change,
     };
     let refused = world.desk.stage(world.desk.batch.next(), 0, &[op]);
-    assert!(matches!(refused, Reply::Refused(refused) if refused.code == RefusalCode::BadRequest));
+    assert!(
+        matches!(refused, ServerReply::Refused(refused) if refused.code == RefusalCode::BadRequest)
+    );
     // One that its author says to have seen more of than there was then is late content like any
     // other.
     append(&mut world.laptop, file, 2, b"1\n");

@@ -1,7 +1,7 @@
-//! What every client does: say hello, send, pull, list and read.
+//! The requests of every client: say hello, send, pull, list and read.
 
 use crate::fixture::{Device, ROOT, World, link, seq};
-use teal_proto::{Change, RefusalCode, Reply, Request, Told};
+use teal_proto::{ClientRequest, HistoryVerdict, PulledObject, RefusalCode, ServerReply};
 
 #[test]
 fn what_one_device_commits_another_sees() {
@@ -10,8 +10,8 @@ fn what_one_device_commits_another_sees() {
     let file = world.laptop.file(dir, "a.txt", b"hello");
     let pulled = world.desk.pull();
     let changed = pulled.changes.iter().map(|change| match change {
-        Change::Is { version, ranges } => (version.object, ranges.clone()),
-        Change::Gone { object } => panic!("{object}"),
+        PulledObject::Is { version, ranges } => (version.object, ranges.clone()),
+        PulledObject::Gone { object } => panic!("{object}"),
     });
     let changed: Vec<_> = changed.collect();
     assert_eq!(
@@ -27,7 +27,7 @@ fn what_one_device_commits_another_sees() {
     assert_eq!(world.desk.look(file).unwrap().links, [link(dir, "a.txt")]);
     assert_eq!(world.desk.conflicts(), []);
     assert_eq!(world.laptop.pull().acknowledged.get(), 2);
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     assert_eq!(world.laptop.pull().changes, []);
 }
 
@@ -39,7 +39,11 @@ fn a_removed_file_is_gone_for_everybody() {
     let ops = [world.desk.remove(file, link(ROOT, "a"))];
     world.desk.commit(&ops);
     let pulled = world.laptop.pull();
-    assert!(pulled.changes.contains(&Change::Gone { object: file }));
+    assert!(
+        pulled
+            .changes
+            .contains(&PulledObject::Gone { object: file })
+    );
     assert_eq!(
         (world.laptop.look(file), world.laptop.names(ROOT)),
         (None, vec![])
@@ -54,7 +58,10 @@ fn a_revoked_device_is_denied() {
         .server
         .revoke(world.volume, world.laptop.peer.replica)
         .unwrap();
-    assert_eq!(world.laptop.refusal(Request::Bye), RefusalCode::Denied);
+    assert_eq!(
+        world.laptop.refusal(ClientRequest::Bye),
+        RefusalCode::Denied
+    );
     world.desk.pull();
     world
         .server
@@ -109,8 +116,8 @@ fn names_of_devices_are_different() {
         let mut hello = device.hello_request();
         hello.device = wanted.into();
         assert!(matches!(
-            device.ask(Request::Hello(hello)),
-            Reply::Welcome(_)
+            device.ask(ClientRequest::Hello(hello)),
+            ServerReply::Welcome(_)
         ));
     }
     let expected = [
@@ -128,7 +135,7 @@ fn names_of_devices_are_different() {
 #[test]
 fn a_pull_that_waits_ends_with_a_refusal_when_its_device_is_shut_out() {
     let mut world = World::new();
-    let Request::Pull {
+    let ClientRequest::Pull {
         incarnation,
         since,
         digest,
@@ -139,7 +146,7 @@ fn a_pull_that_waits_ends_with_a_refusal_when_its_device_is_shut_out() {
     else {
         panic!()
     };
-    let pull = Request::Pull {
+    let pull = ClientRequest::Pull {
         incarnation,
         since,
         digest,
@@ -154,7 +161,7 @@ fn a_pull_that_waits_ends_with_a_refusal_when_its_device_is_shut_out() {
     world.server.revoke(world.volume, peer.replica).unwrap();
     world.desk.file(ROOT, "secret", b"1");
     match waiting.join().unwrap() {
-        Reply::Refused(refused) => assert_eq!(refused.code, RefusalCode::Denied),
+        ServerReply::Refused(refused) => assert_eq!(refused.code, RefusalCode::Denied),
         reply => panic!("{reply:?}"),
     }
 }
@@ -164,7 +171,7 @@ fn a_pull_beyond_the_history_is_refused() {
     let world = World::new();
     let pull = world.laptop.pull_from(seq(99), None);
     assert_eq!(world.laptop.refusal(pull), RefusalCode::BadRequest);
-    let Reply::Refused(_) = world
+    let ServerReply::Refused(_) = world
         .laptop
         .ask(world.laptop.pull_from(seq(1), Some((ROOT, seq(u64::MAX)))))
     else {
@@ -183,15 +190,22 @@ fn a_settled_conflict_is_shown_to_nobody() {
         panic!()
     };
     assert_eq!(
-        world.desk.ask(Request::Resolve { conflict: first.id }),
-        Reply::Done
+        world
+            .desk
+            .ask(ClientRequest::Resolve { conflict: first.id }),
+        ServerReply::Done
     );
     assert_eq!(
-        world.desk.ask(Request::Resolve { conflict: first.id }),
-        Reply::Done
+        world
+            .desk
+            .ask(ClientRequest::Resolve { conflict: first.id }),
+        ServerReply::Done
     );
     assert_eq!(world.laptop.conflicts(), std::slice::from_ref(second));
-    let Reply::Conflicts(rest) = world.laptop.ask(Request::Conflicts { after: second.id }) else {
+    let ServerReply::Conflicts(rest) = world
+        .laptop
+        .ask(ClientRequest::Conflicts { after: second.id })
+    else {
         panic!()
     };
     assert_eq!(rest, []);
@@ -205,7 +219,7 @@ fn what_was_done_is_counted() {
     world.laptop.file(ROOT, "a", b"12345");
     world.desk.file(ROOT, "a", b"2");
     world.laptop.read_named(ROOT, "a");
-    world.laptop.refusal(Request::Look {
+    world.laptop.refusal(ClientRequest::Look {
         objects: vec![ROOT; 9999],
     });
     let counts = world.server.counts();

@@ -1,11 +1,11 @@
-//! What two devices have made and what together exceeds a limit; what a batch costs.
+//! Changes of two devices that exceed a limit together, and the cost of a batch.
 
 use crate::fixture::{Device, ROOT, World, link};
 use teal_proto::ConflictKind::{Move, Xattr};
 use teal_proto::RefusalCode;
 use teal_testkit::Rng;
 use teal_types::limits::{LINKS_MAX, NANOS_END, XATTRS_BYTES_MAX, xattr_bytes};
-use teal_types::{BatchNo, FileType, Link, ObjectNo, Op, Timestamp};
+use teal_types::{BatchNo, FileType, HardLink, ObjectNo, Op, Timestamp};
 
 on_both! {
     names_beyond_the_limit_are_conflicts_that_name_them
@@ -75,7 +75,7 @@ fn extended_attributes_beyond_the_limit_are_conflicts_that_name_them(mut world: 
             note.lost
         );
     }
-    // The last byte is there for who comes later, and not one more: clients count alike.
+    // There is room for the last byte of a later commit, and not for one more: clients count alike.
     world.sync();
     let left = XATTRS_BYTES_MAX
         - 2 * xattr_bytes("user.laptop0".len(), value.len())
@@ -117,7 +117,7 @@ fn a_time_that_is_none_is_refused(mut world: World) {
         },
     ];
     for op in ops {
-        let stage = teal_proto::Request::Stage {
+        let stage = teal_proto::ClientRequest::Stage {
             incarnation: world.laptop.incarnation,
             batch: BatchNo::new(9),
             part: 0,
@@ -135,7 +135,7 @@ fn nested(device: &mut Device, count: usize) -> (Vec<Op>, Vec<Op>) {
         .map(|no| device.create(*no, FileType::Dir))
         .collect();
     let above = std::iter::once(ROOT).chain(numbers.iter().copied());
-    let links: Vec<(ObjectNo, Link)> = numbers
+    let links: Vec<(ObjectNo, HardLink)> = numbers
         .iter()
         .zip(above)
         .map(|(no, dir)| (*no, link(dir, "d")))
@@ -168,12 +168,12 @@ fn nested_directories_take_steps_in_proportion_to_their_number(mut world: World)
             _ => {
                 let mut rng = Rng::new(7);
                 for at in (1..places.len()).rev() {
-                    places.swap(at, rng.index(at + 1));
+                    places.swap(at, rng.pick_index(at + 1));
                 }
             }
         }
         world.laptop.commit(&[creates, places].concat());
-        let now = world.server.counts().climbed;
+        let now = world.server.counts().ancestor_steps;
         let steps = now - climbed;
         climbed = now;
         // Each walk on its own would be up to 400 long: 80,000 in all.

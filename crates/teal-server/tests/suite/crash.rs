@@ -4,14 +4,16 @@
 use crate::fixture::{Device, ROOT, Stores, World, link};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use teal_meta::{Durability, Memory, Meta, MetaError, Read, Write};
-use teal_proto::{Reply, Told};
+use teal_meta::{
+    CommitDurability, MemoryMeta, MetaError, MetaStore, ReadTransaction, WriteTransaction,
+};
+use teal_proto::{HistoryVerdict, ServerReply};
 use teal_types::{BatchNo, FileType, Op, VolumeId};
 
-/// Metadata whose power goes after so many transactions: the last one happens, or does not, and is
-/// not answered.
+/// Metadata with a power that fails after so many transactions: the last one happens, or does not,
+/// and is not answered.
 struct Failing {
-    memory: Memory,
+    memory: MemoryMeta,
     left: Arc<AtomicUsize>,
     is_last_kept: bool,
 }
@@ -23,15 +25,15 @@ fn cut() -> MetaError {
     }
 }
 
-impl Meta for Failing {
+impl MetaStore for Failing {
     fn volumes(&self) -> Result<Vec<VolumeId>, MetaError> {
         self.memory.volumes()
     }
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<(), MetaError> {
         let left = self.left.load(SeqCst);
         self.left.store(left.saturating_sub(1), SeqCst);
@@ -40,7 +42,11 @@ impl Meta for Failing {
         }
         if left > 1 { Ok(()) } else { Err(cut()) }
     }
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<(), MetaError> {
+    fn read(
+        &self,
+        volume: VolumeId,
+        work: &mut dyn FnMut(&dyn ReadTransaction),
+    ) -> Result<(), MetaError> {
         if self.left.load(SeqCst) == 0 {
             Err(cut())
         } else {
@@ -67,7 +73,7 @@ fn batches(device: &mut Device) -> Vec<Vec<Op>> {
 fn whatever_was_answered_survives_a_power_cut_at_any_step() {
     let mut completed = false;
     for (steps, is_last_kept) in (1..40).flat_map(|steps| [(steps, false), (steps, true)]) {
-        let memory = Memory::new();
+        let memory = MemoryMeta::new();
         let mut world = World::on(Stores::new(Arc::new(memory.clone())));
         let all = batches(&mut world.laptop);
         // From here on the power may go.
@@ -87,20 +93,20 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         let mut answered = 0;
         for (n, ops) in (1..).zip(&all) {
             match world.laptop.send(BatchNo::new(n), ops) {
-                Reply::Committed { .. } => answered = n,
-                Reply::Refused(_) => break,
+                ServerReply::Committed { .. } => answered = n,
+                ServerReply::Refused(_) => break,
                 other => panic!("{other:?}"),
             }
         }
         completed |= answered == 4;
         // The next life: what was durable.
         let stores = Stores {
-            meta: Arc::new(memory.crash()),
+            meta: Arc::new(memory.after_power_cut()),
             ..world.stores.clone()
         };
         world.laptop.server = stores.open();
         world.laptop.batch = BatchNo::new(4);
-        assert_eq!(world.laptop.hello().told, Told::Known);
+        assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
         let pulled = world.laptop.ask_pull(world.laptop.base, None);
         assert!(
             (answered..=answered + 1).contains(&pulled.acknowledged.get()),
@@ -119,7 +125,7 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
         {
             assert!(matches!(
                 world.laptop.send(BatchNo::new(n), ops),
-                Reply::Committed { .. }
+                ServerReply::Committed { .. }
             ));
         }
         for n in 0..4 {
@@ -139,10 +145,10 @@ fn whatever_was_answered_survives_a_power_cut_at_any_step() {
 
 #[test]
 fn an_enrolment_that_was_answered_survives() {
-    let memory = Memory::new();
+    let memory = MemoryMeta::new();
     let world = World::on(Stores::new(Arc::new(memory.clone())));
     let after = Stores {
-        meta: Arc::new(memory.crash()),
+        meta: Arc::new(memory.after_power_cut()),
         ..world.stores.clone()
     };
     let server = after.open();
@@ -150,5 +156,5 @@ fn an_enrolment_that_was_answered_survives() {
         server,
         ..world.laptop
     };
-    assert_eq!(laptop.hello().told, Told::Known);
+    assert_eq!(laptop.hello().verdict, HistoryVerdict::Known);
 }

@@ -1,7 +1,7 @@
 //! The drives of a volume: names, numbers, attachments, copies.
 
 use crate::fixture::{Device, World};
-use teal_proto::{DeviceAsk, DeviceNote, RefusalCode, Reply, Request};
+use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, RefusalCode, ServerReply};
 
 on_both! {
     drives_are_listed_with_the_machine_they_are_attached_to
@@ -10,15 +10,15 @@ on_both! {
     numbers_are_never_given_twice_and_names_once_at_a_time
 }
 
-fn devices(of: &Device, ask: DeviceAsk) -> Vec<DeviceNote> {
-    match of.ask(Request::Devices(ask)) {
-        Reply::Devices(notes) => notes,
+fn devices(of: &Device, ask: DeviceRequest) -> Vec<DeviceNote> {
+    match of.ask(ClientRequest::Devices(ask)) {
+        ServerReply::Devices(notes) => notes,
         other => panic!("{other:?}"),
     }
 }
 
 fn add(of: &Device, name: &str, nonce: u64) -> DeviceNote {
-    let add = DeviceAsk::Add {
+    let add = DeviceRequest::Add {
         name: name.into(),
         bytes: 9,
         portable: true,
@@ -31,7 +31,7 @@ fn add(of: &Device, name: &str, nonce: u64) -> DeviceNote {
 fn attach(of: &Device, device: u32, nonces: [u64; 2], next: u64) -> DeviceNote {
     devices(
         of,
-        DeviceAsk::Attach {
+        DeviceRequest::Attach {
             device,
             nonces,
             next,
@@ -48,18 +48,21 @@ fn drives_are_listed_with_the_machine_they_are_attached_to(world: World) {
         (usb.bytes, usb.portable, usb.profile.as_str(), usb.is_copy),
         (9, true, "p", false)
     );
-    assert_eq!(devices(desk, DeviceAsk::List), std::slice::from_ref(&usb));
+    assert_eq!(
+        devices(desk, DeviceRequest::List),
+        std::slice::from_ref(&usb)
+    );
     assert_eq!(usb.attached.unwrap().1, "laptop");
-    devices(laptop, DeviceAsk::Detach { device: usb.device });
-    assert_eq!(devices(desk, DeviceAsk::List)[0].attached, None);
+    devices(laptop, DeviceRequest::Detach { device: usb.device });
+    assert_eq!(devices(desk, DeviceRequest::List)[0].attached, None);
     assert_eq!(
         attach(desk, usb.device, [1, 1], 2).attached.unwrap().1,
         "desk"
     );
-    // Somebody else's late word changes nothing.
-    devices(laptop, DeviceAsk::Detach { device: usb.device });
+    // A late word of another machine changes nothing.
+    devices(laptop, DeviceRequest::Detach { device: usb.device });
     assert_eq!(
-        devices(desk, DeviceAsk::List)[0]
+        devices(desk, DeviceRequest::List)[0]
             .attached
             .as_ref()
             .unwrap()
@@ -73,13 +76,16 @@ fn a_copy_is_refused_while_the_other_is_here_and_told_apart_otherwise(world: Wor
     let usb = add(laptop, "usb", 1);
     // Pulled out and carried away: it tells of its last attachment.
     assert!(!attach(desk, usb.device, [1, 1], 2).is_copy);
-    let again = DeviceAsk::Attach {
+    let again = DeviceRequest::Attach {
         device: usb.device,
         nonces: [1, 1],
         next: 3,
     };
-    assert_eq!(laptop.refusal(Request::Devices(again)), RefusalCode::Busy);
-    desk.ask(Request::Bye);
+    assert_eq!(
+        laptop.refusal(ClientRequest::Devices(again)),
+        RefusalCode::Busy
+    );
+    desk.ask(ClientRequest::Bye);
     assert!(attach(laptop, usb.device, [1, 1], 3).is_copy);
     assert!(
         attach(laptop, usb.device, [1, 1], 4).is_copy,
@@ -100,7 +106,7 @@ fn numbers_are_never_given_twice_and_names_once_at_a_time(world: World) {
     let usb = add(&world.laptop, "usb", 1);
     let ask = |name: &str| {
         let (name, profile) = (name.to_owned(), String::new());
-        Request::Devices(DeviceAsk::Add {
+        ClientRequest::Devices(DeviceRequest::Add {
             name,
             bytes: 9,
             portable: false,
@@ -115,9 +121,9 @@ fn numbers_are_never_given_twice_and_names_once_at_a_time(world: World) {
             "{bad:?}"
         );
     }
-    devices(&world.desk, DeviceAsk::Remove { device: usb.device });
-    assert_eq!(devices(&world.desk, DeviceAsk::List), []);
-    let gone = Request::Devices(DeviceAsk::Attach {
+    devices(&world.desk, DeviceRequest::Remove { device: usb.device });
+    assert_eq!(devices(&world.desk, DeviceRequest::List), []);
+    let gone = ClientRequest::Devices(DeviceRequest::Attach {
         device: usb.device,
         nonces: [1, 1],
         next: 2,

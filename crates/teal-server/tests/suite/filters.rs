@@ -2,7 +2,7 @@
 
 use crate::fixture::{Device, ROOT, World, link};
 use std::sync::Arc;
-use teal_proto::{Change, Pulled, Reply, Request};
+use teal_proto::{ClientRequest, PulledChanges, PulledObject, ServerReply};
 use teal_types::{FileType, ObjectNo};
 
 on_both! {
@@ -19,12 +19,12 @@ on_both! {
 
 /// Says what it keeps.
 fn keep(device: &mut Device, objects: &[ObjectNo]) {
-    let ask = |filter, objects: &[ObjectNo], is_last| match device.ask(Request::Keep {
+    let ask = |filter, objects: &[ObjectNo], is_last| match device.ask(ClientRequest::Keep {
         filter,
         objects: objects.to_vec(),
         is_last,
     }) {
-        Reply::Kept { filter } => filter,
+        ServerReply::Kept { filter } => filter,
         other => panic!("{other:?}"),
     };
     let filter = ask(0, &[], false);
@@ -34,13 +34,13 @@ fn keep(device: &mut Device, objects: &[ObjectNo]) {
 
 /// Sees everything; what it was told of.
 fn told(device: &mut Device) -> Vec<ObjectNo> {
-    let Pulled {
+    let PulledChanges {
         changes, filter, ..
     } = device.pull();
     assert_eq!(filter, device.filter);
-    let number = |change: &Change| match change {
-        Change::Is { version, .. } => version.object,
-        Change::Gone { object } => *object,
+    let number = |change: &PulledObject| match change {
+        PulledObject::Is { version, .. } => version.object,
+        PulledObject::Gone { object } => *object,
     };
     changes.iter().map(number).collect()
 }
@@ -153,8 +153,16 @@ fn what_was_removed_is_told_to_whoever_had_it(mut world: World) {
         world.laptop.commit(&ops);
     }
     let pulled = world.desk.ask_pull(world.desk.base, None);
-    assert!(pulled.changes.contains(&Change::Gone { object: in_a }));
-    assert!(!pulled.changes.contains(&Change::Gone { object: in_b }));
+    assert!(
+        pulled
+            .changes
+            .contains(&PulledObject::Gone { object: in_a })
+    );
+    assert!(
+        !pulled
+            .changes
+            .contains(&PulledObject::Gone { object: in_b })
+    );
 }
 
 fn a_directory_that_was_made_here_is_kept(mut world: World) {
@@ -191,7 +199,7 @@ fn history_tells_what_is_not_remembered_any_more(mut world: World) {
     change(&mut world, in_b);
     let at_once = told(&mut world.desk);
     assert_eq!(at_once, [a, b, in_a]);
-    // The same with a filter that is younger than these commits.
+    // Repeats the pull with a filter that is younger than these commits.
     (world.desk.base, world.desk.digest) = before;
     let server = world.stores.open();
     for device in [&mut world.laptop, &mut world.desk] {
@@ -212,26 +220,26 @@ fn a_server_that_has_begun_anew_tells_everything_until_it_is_told(mut world: Wor
         device.hello();
     }
     change(&mut world, in_b);
-    let Pulled {
+    let PulledChanges {
         changes, filter, ..
     } = world.desk.pull();
     assert!(filter == 0 && changes.len() == 1);
     let filter = world.desk.filter;
-    let more = Request::Keep {
+    let more = ClientRequest::Keep {
         filter,
         objects: vec![a],
         is_last: true,
     };
     assert_eq!(
         world.desk.ask(more),
-        Reply::Kept { filter: 0 },
+        ServerReply::Kept { filter: 0 },
         "it is to say everything"
     );
     keep(&mut world.desk, &[a]);
     change(&mut world, in_b);
     change(&mut world, in_a);
     assert_eq!(told(&mut world.desk), [in_a]);
-    world.desk.ask(Request::Bye);
+    world.desk.ask(ClientRequest::Bye);
     assert_eq!(world.desk.pull().filter, 0);
 }
 
@@ -239,7 +247,7 @@ fn a_server_that_has_begun_anew_tells_everything_until_it_is_told(mut world: Wor
 fn a_filter_is_used_when_all_has_been_said_and_by_nobody_else() {
     let mut world = World::new();
     let [_, _, _, in_b] = two_dirs(&mut world);
-    let Reply::Kept { filter } = world.desk.ask(Request::Keep {
+    let ServerReply::Kept { filter } = world.desk.ask(ClientRequest::Keep {
         filter: 0,
         objects: vec![],
         is_last: false,
@@ -262,7 +270,7 @@ fn who_waits_is_woken_by_what_concerns_it_and_learns_the_rest_in_the_end() {
         let (server, peer, desk) = (Arc::clone(&world.server), world.desk.peer, &world.desk);
         let (incarnation, since, digest, filter) =
             (desk.incarnation, desk.base, desk.digest, desk.filter);
-        let request = Request::Pull {
+        let request = ClientRequest::Pull {
             incarnation,
             since,
             digest,
@@ -283,7 +291,7 @@ fn who_waits_is_woken_by_what_concerns_it_and_learns_the_rest_in_the_end() {
     }
     assert!(!waiting.is_finished(), "nothing of that concerns it");
     let file = world.laptop.file(a, "y", b"1");
-    let Reply::Pulled(pulled) = waiting.join().unwrap() else {
+    let ServerReply::Pulled(pulled) = waiting.join().unwrap() else {
         panic!()
     };
     assert_eq!(
@@ -294,15 +302,15 @@ fn who_waits_is_woken_by_what_concerns_it_and_learns_the_rest_in_the_end() {
         .changes
         .iter()
         .filter_map(|change| match change {
-            Change::Is { version, .. } => Some(version.object),
-            Change::Gone { .. } => None,
+            PulledObject::Is { version, .. } => Some(version.object),
+            PulledObject::Gone { .. } => None,
         })
         .collect();
     assert_eq!(told, [a, b, file]);
     // When nothing concerns it, the time it waits ends with how far history has come.
     world.sync();
     change(&mut world, in_b);
-    let Reply::Pulled(pulled) = wait(&world, 1).join().unwrap() else {
+    let ServerReply::Pulled(pulled) = wait(&world, 1).join().unwrap() else {
         panic!()
     };
     assert_eq!((pulled.to, pulled.changes), (world.laptop.base, vec![]));
@@ -319,7 +327,7 @@ fn what_nobody_waits_for_is_told_when_it_is_asked_for() {
     ];
     world.laptop.commit(&ops);
     let digest = world.desk.digest;
-    let request = Request::Pull {
+    let request = ClientRequest::Pull {
         incarnation: world.desk.incarnation,
         since: world.desk.base,
         digest,
@@ -329,8 +337,10 @@ fn what_nobody_waits_for_is_told_when_it_is_asked_for() {
     };
     // Only the times of a directory that it has not listed: it waits for as long as it may, and is
     // told then.
-    let Reply::Pulled(pulled) = world.desk.ask(request) else {
+    let ServerReply::Pulled(pulled) = world.desk.ask(request) else {
         panic!()
     };
-    assert!(matches!(&pulled.changes[..], [Change::Is { version, .. }] if version.object == b));
+    assert!(
+        matches!(&pulled.changes[..], [PulledObject::Is { version, .. }] if version.object == b)
+    );
 }

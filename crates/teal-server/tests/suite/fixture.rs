@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use teal_chunk::{ChunkStore, Domain, MemoryShelf, Options};
-use teal_meta::{Memory, Meta};
+use teal_chunk::{ChunkStore, ChunkStoreOptions, DedupDomain, MemoryShelf};
+use teal_meta::{MemoryMeta, MetaStore};
 use teal_proto::{
-    ConflictKind, ConflictNote, EARLIER_MAX, Got, Hello, Pulled, RefusalCode, Reply, Request, Told,
-    VersionNote, Want, Welcome, batch_digest, encode_ops,
+    ClientRequest, ConflictKind, ConflictNote, ContentAnswer, EARLIER_MAX, Hello, HistoryVerdict,
+    PulledChanges, RefusalCode, ServerReply, VersionNote, WantedRange, Welcome, batch_digest,
+    encode_ops,
 };
 use teal_server::{Peer, Server};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::{
-    Attributes, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, LEASE, Link,
-    Name, ObjectNo, Op, Piece, ServerIncarnation, Source, Timestamp, Version, VolumeId,
+    BatchNo, ChunkId, CommitSeq, ContentChange, ContentPiece, FileType, HardLink, Incarnation,
+    LEASE, Name, ObjectNo, ObjectVersion, Op, PieceSource, ReplicatedAttributes, ServerIncarnation,
+    Timestamp, VolumeId,
 };
 
 /// Runs each test on both kinds of metadata.
@@ -32,17 +34,17 @@ pub(crate) fn seq(raw: u64) -> CommitSeq {
     CommitSeq::new(raw)
 }
 
-pub(crate) fn link(dir: ObjectNo, name: &str) -> Link {
-    Link {
+pub(crate) fn link(dir: ObjectNo, name: &str) -> HardLink {
+    HardLink {
         dir,
         name: Name::new(name.as_bytes()).unwrap(),
     }
 }
 
-/// What survives a power cut, and the clock.
+/// The stores that survive a power cut, and the clock.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    pub(crate) meta: Arc<dyn Meta>,
+    pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) shelf: MemoryShelf,
     pub(crate) clock: SimClock,
     pub(crate) entropy: Arc<SeededEntropy>,
@@ -50,7 +52,7 @@ pub(crate) struct Stores {
 
 impl Stores {
     /// Noon of 2026-11-22.
-    pub(crate) fn new(meta: Arc<dyn Meta>) -> Self {
+    pub(crate) fn new(meta: Arc<dyn MetaStore>) -> Self {
         let clock = SimClock::new(Timestamp::new(1_795_348_800, 0));
         Self {
             meta,
@@ -61,7 +63,7 @@ impl Stores {
     }
 
     pub(crate) fn memory() -> Self {
-        Self::new(Arc::new(Memory::new()))
+        Self::new(Arc::new(MemoryMeta::new()))
     }
 
     pub(crate) fn sqlite(dir: &std::path::Path) -> Self {
@@ -70,8 +72,8 @@ impl Stores {
         ))
     }
 
-    pub(crate) fn domain(&self) -> Domain {
-        teal_server::domain(&*self.meta, &*self.entropy).unwrap()
+    pub(crate) fn domain(&self) -> DedupDomain {
+        teal_server::load_domain(&*self.meta, &*self.entropy).unwrap()
     }
 
     pub(crate) fn open(&self) -> Arc<Server> {
@@ -80,7 +82,7 @@ impl Stores {
         let chunks = ChunkStore::open(
             shelf,
             self.domain(),
-            Options::default(),
+            ChunkStoreOptions::default(),
             clock.clone(),
             entropy.clone(),
         )
@@ -129,8 +131,8 @@ impl World {
 /// A device that remembers what it has seen.
 pub(crate) struct Device {
     pub(crate) server: Arc<Server>,
-    pub(crate) domain: Domain,
-    pub(crate) meta: Arc<dyn Meta>,
+    pub(crate) domain: DedupDomain,
+    pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) peer: Peer,
     pub(crate) incarnation: Incarnation,
     pub(crate) next: u64,
@@ -151,7 +153,7 @@ impl Device {
         name: &str,
     ) -> Self {
         let token = server
-            .token(volume, std::time::Duration::from_secs(60))
+            .make_token(volume, std::time::Duration::from_secs(60))
             .unwrap();
         let peer = server.enrol(&token, name).unwrap();
         let mut device = Self {
@@ -169,19 +171,19 @@ impl Device {
             filter: 0,
             time: 1_000,
         };
-        assert_eq!(device.hello().told, Told::Incarnate);
+        assert_eq!(device.hello().verdict, HistoryVerdict::Incarnate);
         device.incarnate();
         device.pull();
         device
     }
 
-    pub(crate) fn ask(&self, request: Request) -> Reply {
+    pub(crate) fn ask(&self, request: ClientRequest) -> ServerReply {
         self.server.handle(self.peer, request)
     }
 
-    pub(crate) fn refusal(&self, request: Request) -> RefusalCode {
+    pub(crate) fn refusal(&self, request: ClientRequest) -> RefusalCode {
         match self.ask(request) {
-            Reply::Refused(refused) => refused.code,
+            ServerReply::Refused(refused) => refused.code,
             other => panic!("{other:?}"),
         }
     }
@@ -199,14 +201,15 @@ impl Device {
     }
 
     pub(crate) fn hello(&self) -> Welcome {
-        match self.ask(Request::Hello(self.hello_request())) {
-            Reply::Welcome(welcome) => welcome,
+        match self.ask(ClientRequest::Hello(self.hello_request())) {
+            ServerReply::Welcome(welcome) => welcome,
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) fn incarnate(&mut self) {
-        let Reply::Incarnated { incarnation, lease } = self.ask(Request::Incarnate) else {
+        let ServerReply::Incarnated { incarnation, lease } = self.ask(ClientRequest::Incarnate)
+        else {
             panic!()
         };
         (self.incarnation, self.next, self.batch) =
@@ -225,9 +228,9 @@ impl Device {
 
     // Operations.
 
-    pub(crate) fn attributes(&mut self, perm: u16) -> Attributes {
+    pub(crate) fn attributes(&mut self, perm: u16) -> ReplicatedAttributes {
         let now = self.now();
-        Attributes {
+        ReplicatedAttributes {
             perm,
             uid: 1000,
             gid: 1000,
@@ -246,7 +249,7 @@ impl Device {
             target: vec![],
         }
     }
-    pub(crate) fn place(&mut self, object: ObjectNo, to: Link) -> Op {
+    pub(crate) fn place(&mut self, object: ObjectNo, to: HardLink) -> Op {
         Op::Place {
             object,
             base: self.base,
@@ -254,7 +257,7 @@ impl Device {
             time: self.now(),
         }
     }
-    pub(crate) fn remove(&mut self, object: ObjectNo, from: Link) -> Op {
+    pub(crate) fn remove(&mut self, object: ObjectNo, from: HardLink) -> Op {
         Op::Remove {
             object,
             base: self.base,
@@ -262,7 +265,7 @@ impl Device {
             time: self.now(),
         }
     }
-    pub(crate) fn rename(&mut self, object: ObjectNo, from: Link, to: Link) -> Op {
+    pub(crate) fn rename(&mut self, object: ObjectNo, from: HardLink, to: HardLink) -> Op {
         Op::Move {
             object,
             base: self.base,
@@ -326,11 +329,11 @@ impl Device {
             change,
         }
     }
-    pub(crate) fn piece(&self, offset: u64, content: &[u8]) -> Piece {
-        Piece {
+    pub(crate) fn piece(&self, offset: u64, content: &[u8]) -> ContentPiece {
+        ContentPiece {
             offset,
             len: content.len() as u64,
-            source: Source::Chunk {
+            source: PieceSource::Chunk {
                 id: self.put(content),
                 offset: 0,
             },
@@ -338,14 +341,14 @@ impl Device {
     }
     pub(crate) fn put(&self, content: &[u8]) -> ChunkId {
         let chunks = vec![serde_bytes::ByteBuf::from(content.to_vec())];
-        assert_eq!(self.ask(Request::Put { chunks }), Reply::Done);
-        self.domain.name(content)
+        assert_eq!(self.ask(ClientRequest::Put { chunks }), ServerReply::Done);
+        self.domain.name_content(content)
     }
 
     // Batches.
 
-    pub(crate) fn stage(&self, batch: BatchNo, part: u32, ops: &[Op]) -> Reply {
-        self.ask(Request::Stage {
+    pub(crate) fn stage(&self, batch: BatchNo, part: u32, ops: &[Op]) -> ServerReply {
+        self.ask(ClientRequest::Stage {
             incarnation: self.incarnation,
             batch,
             part,
@@ -353,10 +356,10 @@ impl Device {
         })
     }
 
-    pub(crate) fn ask_commit(&self, batch: BatchNo, ops: &[Op]) -> Reply {
+    pub(crate) fn ask_commit(&self, batch: BatchNo, ops: &[Op]) -> ServerReply {
         let bytes = encode_ops(ops).unwrap();
         let digest = batch_digest([&bytes[..]]);
-        self.ask(Request::Commit {
+        self.ask(ClientRequest::Commit {
             incarnation: self.incarnation,
             batch,
             parts: 1,
@@ -364,9 +367,9 @@ impl Device {
         })
     }
 
-    pub(crate) fn send(&self, batch: BatchNo, ops: &[Op]) -> Reply {
+    pub(crate) fn send(&self, batch: BatchNo, ops: &[Op]) -> ServerReply {
         match self.stage(batch, 0, ops) {
-            Reply::Done => self.ask_commit(batch, ops),
+            ServerReply::Done => self.ask_commit(batch, ops),
             other => other,
         }
     }
@@ -375,7 +378,7 @@ impl Device {
     pub(crate) fn commit(&mut self, ops: &[Op]) -> CommitSeq {
         self.batch = self.batch.next();
         match self.send(self.batch, ops) {
-            Reply::Committed { seq } => seq,
+            ServerReply::Committed { seq } => seq,
             other => panic!("{other:?}"),
         }
     }
@@ -408,9 +411,9 @@ impl Device {
         &self,
         since: CommitSeq,
         after: Option<(ObjectNo, CommitSeq)>,
-    ) -> Pulled {
+    ) -> PulledChanges {
         match self.ask(self.pull_from(since, after)) {
-            Reply::Pulled(pulled) => pulled,
+            ServerReply::Pulled(pulled) => pulled,
             other => panic!("{other:?}"),
         }
     }
@@ -420,13 +423,13 @@ impl Device {
         &self,
         since: CommitSeq,
         after: Option<(ObjectNo, CommitSeq)>,
-    ) -> Request {
+    ) -> ClientRequest {
         let commit =
             teal_meta::read::<_, teal_meta::MetaError>(&*self.meta, self.peer.volume, |txn| {
                 txn.commit(since)
             });
         let digest = commit.unwrap().map_or([0; 32], |commit| commit.digest);
-        Request::Pull {
+        ClientRequest::Pull {
             incarnation: self.incarnation,
             since,
             digest,
@@ -437,7 +440,7 @@ impl Device {
     }
 
     /// Sees everything.
-    pub(crate) fn pull(&mut self) -> Pulled {
+    pub(crate) fn pull(&mut self) -> PulledChanges {
         let pulled = self.ask_pull(self.base, None);
         assert_eq!(pulled.more, None, "use ask_pull for long answers");
         (self.base, self.digest) = (pulled.to, pulled.digest);
@@ -445,8 +448,8 @@ impl Device {
         pulled
     }
 
-    pub(crate) fn list(&self, dir: ObjectNo) -> Option<BTreeMap<String, Version>> {
-        let Reply::Listings { dirs, .. } = self.ask(Request::List {
+    pub(crate) fn list(&self, dir: ObjectNo) -> Option<BTreeMap<String, ObjectVersion>> {
+        let ServerReply::Listings { dirs, .. } = self.ask(ClientRequest::List {
             dirs: vec![(dir, None)],
             ahead: 0,
         }) else {
@@ -466,8 +469,8 @@ impl Device {
         self.list(dir).unwrap().into_keys().collect()
     }
 
-    pub(crate) fn look(&self, object: ObjectNo) -> Option<Version> {
-        let Reply::Versions { versions, .. } = self.ask(Request::Look {
+    pub(crate) fn look(&self, object: ObjectNo) -> Option<ObjectVersion> {
+        let ServerReply::Versions { versions, .. } = self.ask(ClientRequest::Look {
             objects: vec![object],
         }) else {
             panic!()
@@ -477,13 +480,13 @@ impl Device {
 
     pub(crate) fn read(&self, object: ObjectNo) -> Vec<u8> {
         let version = self.look(object).unwrap();
-        let want = Want {
+        let want = WantedRange {
             object,
             data_seq: version.data_seq,
             offset: 0,
             len: u64::MAX,
         };
-        let Reply::Data(got) = self.ask(Request::Read { wants: vec![want] }) else {
+        let ServerReply::Data(got) = self.ask(ClientRequest::Read { wants: vec![want] }) else {
             panic!()
         };
         bytes(&got[0], 0)
@@ -493,14 +496,14 @@ impl Device {
         self.read(self.list(dir).unwrap()[name].object)
     }
 
-    pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<(Version, Vec<u8>)> {
-        match self.ask(Request::ReadPast {
+    pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<(ObjectVersion, Vec<u8>)> {
+        match self.ask(ClientRequest::ReadPast {
             object,
             at,
             offset: 0,
             len: 1 << 20,
         }) {
-            Reply::Past { version, got } => version.map(|version| (version, bytes(&got, 0))),
+            ServerReply::Past { version, got } => version.map(|version| (version, bytes(&got, 0))),
             other => panic!("{other:?}"),
         }
     }
@@ -510,8 +513,8 @@ impl Device {
         let mut all: Vec<(Name, ObjectNo)> = Vec::new();
         loop {
             let after = all.last().map(|(name, _)| name.clone());
-            match self.ask(Request::ListPast { dir, at, after }) {
-                Reply::PastNames { names, more } => {
+            match self.ask(ClientRequest::ListPast { dir, at, after }) {
+                ServerReply::PastNames { names, more } => {
                     all.extend(names?);
                     if !more {
                         return Some(all);
@@ -523,7 +526,7 @@ impl Device {
     }
 
     pub(crate) fn history(&self, object: ObjectNo) -> Vec<VersionNote> {
-        let Reply::History(notes) = self.ask(Request::History {
+        let ServerReply::History(notes) = self.ask(ClientRequest::History {
             object,
             after: seq(0),
         }) else {
@@ -533,7 +536,7 @@ impl Device {
     }
 
     pub(crate) fn conflicts(&self) -> Vec<ConflictNote> {
-        let Reply::Conflicts(notes) = self.ask(Request::Conflicts { after: 0 }) else {
+        let ServerReply::Conflicts(notes) = self.ask(ClientRequest::Conflicts { after: 0 }) else {
             panic!()
         };
         notes
@@ -545,8 +548,8 @@ impl Device {
 }
 
 /// The bytes of an answer to a want at `offset`.
-pub(crate) fn bytes(got: &Got, offset: u64) -> Vec<u8> {
-    let Got::Is { len, pieces } = got else {
+pub(crate) fn bytes(got: &ContentAnswer, offset: u64) -> Vec<u8> {
+    let ContentAnswer::Is { len, pieces } = got else {
         panic!("{got:?}")
     };
     let mut out = vec![0; usize::try_from(*len).unwrap()];

@@ -3,7 +3,7 @@
 use crate::fixture::{Device, ROOT, Stores, World, link, seq};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use teal_types::{CommitSeq, ContentChange, Op, Piece, Source};
+use teal_types::{CommitSeq, ContentChange, ContentPiece, Op, PieceSource};
 
 on_both! {
     the_versions_of_an_object_are_listed_with_names_and_attributes
@@ -124,19 +124,19 @@ fn apply(device: &mut Device, content: &mut Vec<u8>, (cut, pieces, tail): Step) 
             Some(_) => {
                 // In the middle of its chunk.
                 let chunk = [b"before".as_slice(), &bytes, b"behind"].concat();
-                Piece {
+                ContentPiece {
                     offset,
                     len,
-                    source: Source::Chunk {
+                    source: PieceSource::Chunk {
                         id: device.put(&chunk),
                         offset: 6,
                     },
                 }
             }
-            None => Piece {
+            None => ContentPiece {
                 offset,
                 len,
-                source: Source::Hole,
+                source: PieceSource::Hole,
             },
         });
     }
@@ -187,7 +187,8 @@ proptest! {
         every_version_is_kept(World::new(), steps);
     }
 
-    /// Whoever had the content before, and takes only the changed ranges, has the content after.
+    /// A client that had the content before, and takes only the changed ranges, has the content
+    /// after.
     #[test]
     fn the_ranges_of_a_pull_are_enough(steps in prop::collection::vec(step(), 1..12), every in 1_usize..4) {
         let mut world = World::new();
@@ -203,7 +204,7 @@ proptest! {
                 continue;
             }
             for change in world.desk.pull().changes {
-                let teal_proto::Change::Is { version, ranges: Some(ranges) } = change else { continue };
+                let teal_proto::PulledObject::Is { version, ranges: Some(ranges) } = change else { continue };
                 if version.object == file {
                     copy.resize(content.len(), 0);
                     for (offset, len) in ranges {

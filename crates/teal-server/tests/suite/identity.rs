@@ -1,9 +1,9 @@
-//! Who is who: batches known by their stamps, copied stores, restored servers, enrolment.
+//! Identities: batches known by their stamps, copied stores, restored servers, enrolment.
 
 use crate::fixture::{Device, ROOT, Stores, World, link, seq};
 use std::time::Duration;
-use teal_proto::{RefusalCode, Reply, Request, Told};
-use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, OpenError, Server};
+use teal_proto::{ClientRequest, HistoryVerdict, RefusalCode, ServerReply};
+use teal_server::{EnrolError, GUESS_WINDOW, GUESSES_MAX, LIVE_FOR, Server, ServerOpenError};
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE};
 
@@ -44,14 +44,14 @@ fn another_batch_of_the_same_number_is_a_clone(mut world: World) {
     world.laptop.file(ROOT, "b", b"1");
     let ops = [world.laptop.xattr(ROOT, "user.x", Some("1"))];
     for batch in [1, 5, 3].map(BatchNo::new) {
-        let Reply::Refused(refused) = world.laptop.send(batch, &ops) else {
+        let ServerReply::Refused(refused) = world.laptop.send(batch, &ops) else {
             panic!("{batch}")
         };
         assert_eq!(refused.code, RefusalCode::Cloned, "{batch}");
     }
     assert!(matches!(
         world.laptop.send(BatchNo::new(6), &ops),
-        Reply::Committed { .. }
+        ServerReply::Committed { .. }
     ));
 }
 
@@ -64,7 +64,7 @@ fn a_life_that_is_over_is_a_clone(mut world: World) {
         (world.laptop.incarnation, world.laptop.pull().acknowledged),
         (next, BatchNo::NONE)
     );
-    let stage = |incarnation| Request::Stage {
+    let stage = |incarnation| ClientRequest::Stage {
         incarnation,
         batch: BatchNo::new(9),
         part: 0,
@@ -79,7 +79,7 @@ fn a_life_that_is_over_is_a_clone(mut world: World) {
         world.laptop.refusal(stage(Incarnation::NONE)),
         RefusalCode::Cloned
     );
-    let commit = Request::Commit {
+    let commit = ClientRequest::Commit {
         incarnation: old,
         batch: BatchNo::new(1),
         parts: 1,
@@ -92,8 +92,11 @@ fn a_life_that_is_over_is_a_clone(mut world: World) {
 
 fn a_batch_needs_its_parts_and_its_digest(world: World) {
     let ops = [world.laptop.xattr(ROOT, "user.x", Some("1"))];
-    assert_eq!(world.laptop.stage(BatchNo::new(1), 1, &ops), Reply::Done);
-    let commit = |parts, digest| Request::Commit {
+    assert_eq!(
+        world.laptop.stage(BatchNo::new(1), 1, &ops),
+        ServerReply::Done
+    );
+    let commit = |parts, digest| ClientRequest::Commit {
         incarnation: world.laptop.incarnation,
         batch: BatchNo::new(1),
         parts,
@@ -103,7 +106,10 @@ fn a_batch_needs_its_parts_and_its_digest(world: World) {
         world.laptop.refusal(commit(2, [0; 32])),
         RefusalCode::NeedsParts
     );
-    assert_eq!(world.laptop.stage(BatchNo::new(1), 0, &ops), Reply::Done);
+    assert_eq!(
+        world.laptop.stage(BatchNo::new(1), 0, &ops),
+        ServerReply::Done
+    );
     assert_eq!(
         world.laptop.refusal(commit(2, [0; 32])),
         RefusalCode::NeedsParts
@@ -120,34 +126,37 @@ fn parts_may_come_again_and_in_any_order(world: World) {
     for (part, n) in [(1, 9), (0, 0), (1, 1), (0, 0)] {
         assert_eq!(
             world.laptop.stage(BatchNo::new(1), part, &ops(n)),
-            Reply::Done
+            ServerReply::Done
         );
     }
     let parts = [0, 1].map(|n| teal_proto::encode_ops(&ops(n)).unwrap());
     let digest = teal_proto::batch_digest(parts.iter().map(|part| &part[..]));
-    let commit = Request::Commit {
+    let commit = ClientRequest::Commit {
         incarnation: world.laptop.incarnation,
         batch: BatchNo::new(1),
         parts: 2,
         digest,
     };
-    assert!(matches!(world.laptop.ask(commit), Reply::Committed { .. }));
+    assert!(matches!(
+        world.laptop.ask(commit),
+        ServerReply::Committed { .. }
+    ));
     assert_eq!(world.laptop.look(ROOT).unwrap().xattrs.len(), 2);
 }
 
 fn hello_tells_a_copied_store(mut world: World) {
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     let old = (world.laptop.batch, world.laptop.base, world.laptop.digest);
     world.laptop.file(ROOT, "a", b"1");
     world.laptop.pull();
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     // Batches not sent yet are no reason.
     world.laptop.batch = BatchNo::new(world.laptop.batch.get() + 5);
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     (world.laptop.batch, world.laptop.base, world.laptop.digest) = old;
-    assert_eq!(world.laptop.hello().told, Told::Incarnate);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Incarnate);
     world.laptop.incarnation = world.laptop.incarnation.next().unwrap();
-    assert_eq!(world.laptop.hello().told, Told::Incarnate);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Incarnate);
 }
 
 fn every_life_has_a_lease_of_its_own(mut world: World) {
@@ -173,7 +182,7 @@ fn the_servers_own_replica_has_the_first_lease(mut world: World) {
         peer
     );
     (world.laptop.peer, world.laptop.incarnation) = (peer, Incarnation::NONE);
-    assert_eq!(world.laptop.hello().told, Told::Incarnate);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Incarnate);
     world.laptop.incarnate();
     world.laptop.next = 16;
     world.laptop.file(ROOT, "a", b"1");
@@ -201,7 +210,9 @@ fn an_empty_batch_is_acknowledged(mut world: World) {
 
 fn a_token_enrols_once_and_for_a_while(world: World) {
     let server = &world.server;
-    let token = server.token(world.volume, Duration::from_secs(60)).unwrap();
+    let token = server
+        .make_token(world.volume, Duration::from_secs(60))
+        .unwrap();
     assert!(matches!(
         server.enrol(&token, "a/b"),
         Err(EnrolError::Device { .. })
@@ -211,12 +222,17 @@ fn a_token_enrols_once_and_for_a_while(world: World) {
         Err(EnrolError::Device { .. })
     ));
     let peer = server.enrol(&format!(" {token}\n"), "phone").unwrap();
-    assert_eq!(server.welcome(peer).unwrap().told, Told::Incarnate);
+    assert_eq!(
+        server.welcome_enrolled(peer).unwrap().verdict,
+        HistoryVerdict::Incarnate
+    );
     assert!(matches!(
         server.enrol(&token, "other"),
         Err(EnrolError::Used)
     ));
-    let late = server.token(world.volume, Duration::from_secs(60)).unwrap();
+    let late = server
+        .make_token(world.volume, Duration::from_secs(60))
+        .unwrap();
     world.stores.clock.advance(Duration::from_secs(61));
     assert!(matches!(
         server.enrol(&late, "other"),
@@ -237,7 +253,7 @@ fn a_token_enrols_once_and_for_a_while(world: World) {
     }
     assert!(
         server
-            .token(teal_types::VolumeId::new(5), Duration::ZERO)
+            .make_token(teal_types::VolumeId::new(5), Duration::ZERO)
             .is_err()
     );
 }
@@ -259,7 +275,7 @@ fn devices_are_shown_with_name_position_and_presence(mut world: World) {
         ]
     );
     assert!(world.laptop.pull().is_live);
-    world.desk.ask(Request::Bye);
+    world.desk.ask(ClientRequest::Bye);
     assert!(!world.laptop.pull().is_live);
     world.desk.pull();
     assert!(world.laptop.pull().is_live);
@@ -273,7 +289,7 @@ fn guessing_tokens_ends_soon() {
     let world = World::new();
     let good = world
         .server
-        .token(world.volume, Duration::from_secs(3600))
+        .make_token(world.volume, Duration::from_secs(3600))
         .unwrap();
     for _ in 0..GUESSES_MAX {
         assert!(matches!(
@@ -300,29 +316,32 @@ fn what_waits_for_its_commit_is_bounded() {
     let refused =
         (0..parts).find_map(
             |part| match world.laptop.stage(BatchNo::new(1), part, &ops) {
-                Reply::Done => None,
-                Reply::Refused(refused) => Some((part, refused.code)),
+                ServerReply::Done => None,
+                ServerReply::Refused(refused) => Some((part, refused.code)),
                 other => panic!("{other:?}"),
             },
         );
     assert_eq!(refused, Some((parts - 1, RefusalCode::Busy)));
     assert_eq!(
         world.laptop.stage(BatchNo::new(1), 0, &ops),
-        Reply::Done,
+        ServerReply::Done,
         "in the place of the same part"
     );
     assert!(
-        matches!(world.laptop.send(BatchNo::new(2), &ops), Reply::Refused(_)),
+        matches!(
+            world.laptop.send(BatchNo::new(2), &ops),
+            ServerReply::Refused(_)
+        ),
         "no room for another batch"
     );
-    world.laptop.ask(Request::Incarnate);
+    world.laptop.ask(ClientRequest::Incarnate);
     let next = Device {
         incarnation: world.laptop.incarnation.next().unwrap(),
         ..world.laptop
     };
     assert_eq!(
         next.stage(BatchNo::new(1), 0, &ops),
-        Reply::Done,
+        ServerReply::Done,
         "a new life starts without what the old one had staged"
     );
 }
@@ -333,13 +352,13 @@ fn history_is_given_and_taken_only_after_a_hello() {
     world.laptop.file(ROOT, "a", b"1");
     world.laptop.server = world.stores.open();
     let incarnation = world.laptop.incarnation;
-    let stage = Request::Stage {
+    let stage = ClientRequest::Stage {
         incarnation,
         batch: BatchNo::new(9),
         part: 0,
         ops: Vec::new(),
     };
-    let commit = Request::Commit {
+    let commit = ClientRequest::Commit {
         incarnation,
         batch: BatchNo::new(9),
         parts: 1,
@@ -352,7 +371,7 @@ fn history_is_given_and_taken_only_after_a_hello() {
     ] {
         assert_eq!(world.laptop.refusal(request), RefusalCode::Stopping);
     }
-    assert_eq!(world.laptop.hello().told, Told::Known);
+    assert_eq!(world.laptop.hello().verdict, HistoryVerdict::Known);
     world.laptop.pull();
 }
 
@@ -401,7 +420,10 @@ fn a_restored_server_tells_what_is_lost() {
     let server = stores.open();
     for device in [&mut world.laptop, &mut world.desk] {
         device.server = server.clone();
-        assert_eq!(device.hello().told, Told::Lost { common, digest });
+        assert_eq!(
+            device.hello().verdict,
+            HistoryVerdict::Lost { common, digest }
+        );
     }
     // Also when the new history has become as long as the old one.
     let mut fresh = Device::enrol(&server, &stores, world.volume, "fresh");
@@ -413,19 +435,25 @@ fn a_restored_server_tells_what_is_lost() {
             device.refusal(device.pull_from(seen, None)),
             RefusalCode::BadRequest
         );
-        assert_eq!(device.hello().told, Told::Lost { common, digest });
+        assert_eq!(
+            device.hello().verdict,
+            HistoryVerdict::Lost { common, digest }
+        );
         device.base = common;
         device.digest = [0; 32];
-        assert_eq!(device.hello().told, Told::Lost { common, digest });
+        assert_eq!(
+            device.hello().verdict,
+            HistoryVerdict::Lost { common, digest }
+        );
         device.base = CommitSeq::new(0);
         let welcome = device.hello();
         assert_eq!(
-            welcome.told,
-            Told::Incarnate,
+            welcome.verdict,
+            HistoryVerdict::Incarnate,
             "its store may be a copy that nobody knows of any more"
         );
         device.server_incarnation = welcome.server_incarnation;
-        assert_eq!(device.hello().told, Told::Known);
+        assert_eq!(device.hello().verdict, HistoryVerdict::Known);
     }
 }
 
@@ -433,14 +461,14 @@ fn a_restored_server_tells_what_is_lost() {
 fn stores_that_do_not_belong_together_are_refused() {
     let [one, two] = [Stores::memory(), Stores::memory()];
     one.open();
-    let domain = teal_chunk::Domain::new(teal_chunk::DomainId::new([1; 16]), [2; 32]);
+    let domain = teal_chunk::DedupDomain::new(teal_chunk::DomainId::new([1; 16]), [2; 32]);
     let (clock, entropy) = (std::sync::Arc::new(two.clock.clone()), two.entropy.clone());
     let shelf = std::sync::Arc::new(two.shelf.clone());
-    let options = teal_chunk::Options::default();
+    let options = teal_chunk::ChunkStoreOptions::default();
     let chunks =
         teal_chunk::ChunkStore::open(shelf, domain, options, clock.clone(), entropy.clone())
             .unwrap()
             .0;
     let error = Server::open(one.meta, chunks, clock, entropy).unwrap_err();
-    assert!(matches!(error, OpenError::OtherDomain), "{error}");
+    assert!(matches!(error, ServerOpenError::OtherDomain), "{error}");
 }

@@ -3,7 +3,7 @@
 
 use crate::fixture::{ROOT, World, link};
 use teal_proto::ConflictKind::{Move, Name, Removal};
-use teal_types::{Attributes, FileType, Op, Timestamp, Version};
+use teal_types::{FileType, ObjectVersion, Op, ReplicatedAttributes, Timestamp};
 
 on_both! {
     entries_of_two_devices_in_one_directory_commute
@@ -81,7 +81,7 @@ fn a_file_changed_elsewhere_is_not_removed(mut world: World) {
         // The author of the removal learns that it did not happen.
         let pulled = world.desk.pull();
         assert!(pulled.changes.iter().any(
-            |c| matches!(c, teal_proto::Change::Is { version, .. } if version.object == file)
+            |c| matches!(c, teal_proto::PulledObject::Is { version, .. } if version.object == file)
         ));
     }
     assert_eq!(world.desk.conflict_kinds(), [Removal; 3]);
@@ -99,7 +99,7 @@ fn what_its_author_has_sent_himself_is_seen(mut world: World) {
     ];
     world.laptop.commit(&ops);
     let old = Timestamp::new(77, 7);
-    let attributes = Attributes {
+    let attributes = ReplicatedAttributes {
         mtime: old,
         ..world.laptop.attributes(0o640)
     };
@@ -113,7 +113,7 @@ fn what_its_author_has_sent_himself_is_seen(mut world: World) {
         world.laptop.rename(file, link(ROOT, "a"), link(ROOT, "b")),
     ];
     world.laptop.commit(&ops);
-    let Version { attributes, .. } = world.desk.look(file).unwrap();
+    let ObjectVersion { attributes, .. } = world.desk.look(file).unwrap();
     assert_eq!((attributes.perm, attributes.mtime), (0o640, old));
     let ops = [
         world.laptop.xattr(file, "user.a", Some("2")),

@@ -3,29 +3,29 @@
 
 use crate::fixture::{Device, ROOT, Stores, World, link, seq};
 use std::collections::BTreeMap;
-use teal_proto::{Change, Reply};
+use teal_proto::{PulledObject, ServerReply};
 use teal_testkit::Rng;
-use teal_types::{FileType, Link, ObjectNo, Op, Version};
+use teal_types::{FileType, HardLink, ObjectNo, ObjectVersion, Op};
 
-/// What the devices know: every object there ever was.
+/// The devices' knowledge: every object there ever was.
 #[derive(Default)]
 struct Known {
     files: Vec<ObjectNo>,
     dirs: Vec<ObjectNo>,
 }
 
-fn any_link(rng: &mut Rng, known: &Known) -> Link {
+fn any_link(rng: &mut Rng, known: &Known) -> HardLink {
     let dir = if rng.chance(0.3) || known.dirs.is_empty() {
         ROOT
     } else {
         *rng.pick(&known.dirs)
     };
     let names: [&str; 4] = ["a", "b", "c.txt", "d"];
-    link(dir, names[rng.index(names.len())])
+    link(dir, names[rng.pick_index(names.len())])
 }
 
 /// A name that the object has, if it has one: most operations should meet something.
-fn its_link(device: &Device, rng: &mut Rng, known: &Known, object: ObjectNo) -> Link {
+fn its_link(device: &Device, rng: &mut Rng, known: &Known, object: ObjectNo) -> HardLink {
     let links = device
         .look(object)
         .map(|version| version.links)
@@ -76,11 +76,11 @@ fn some_ops(device: &mut Device, rng: &mut Rng, known: &mut Known) -> Vec<Op> {
     ops
 }
 
-fn everything(device: &Device) -> BTreeMap<ObjectNo, Version> {
+fn everything(device: &Device) -> BTreeMap<ObjectNo, ObjectVersion> {
     let changes = device.ask_pull(seq(0), None).changes;
     let versions = changes.into_iter().map(|change| match change {
-        Change::Is { version, .. } => (version.object, *version),
-        Change::Gone { object } => panic!("{object} is gone for somebody who has nothing"),
+        PulledObject::Is { version, .. } => (version.object, *version),
+        PulledObject::Gone { object } => panic!("{object} is gone for somebody who has nothing"),
     });
     versions.collect()
 }
@@ -122,7 +122,7 @@ fn assert_is_a_tree(device: &Device) {
 }
 
 /// Returns all that lives in the end, and how many conflicts were met.
-fn run(seed: u64, mut world: World) -> (BTreeMap<ObjectNo, Version>, usize) {
+fn run(seed: u64, mut world: World) -> (BTreeMap<ObjectNo, ObjectVersion>, usize) {
     let (mut rng, mut known) = (Rng::new(seed), Known::default());
     let mut copy = everything(&world.desk);
     for _ in 0..30 {
@@ -134,19 +134,19 @@ fn run(seed: u64, mut world: World) -> (BTreeMap<ObjectNo, Version>, usize) {
         let ops = some_ops(device, &mut rng, &mut known);
         device.batch = device.batch.next();
         match device.send(device.batch, &ops) {
-            Reply::Committed { .. } => {}
+            ServerReply::Committed { .. } => {}
             other => panic!("seed {seed}: {other:?} to {ops:?}"),
         }
         assert_is_a_tree(device);
         if rng.chance(0.4) {
             world.laptop.pull();
         }
-        // Whoever follows the changes has what is there.
+        // A client that follows the changes has the server's state.
         if rng.chance(0.4) {
             for change in world.desk.pull().changes {
                 match change {
-                    Change::Is { version, .. } => copy.insert(version.object, *version),
-                    Change::Gone { object } => copy.remove(&object),
+                    PulledObject::Is { version, .. } => copy.insert(version.object, *version),
+                    PulledObject::Gone { object } => copy.remove(&object),
                 };
             }
             assert_eq!(copy, everything(&world.desk), "seed {seed}");

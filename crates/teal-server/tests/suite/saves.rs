@@ -2,7 +2,7 @@
 
 use crate::fixture::{Device, ROOT, World, link};
 use teal_proto::ConflictKind::{Content, Name, Removal};
-use teal_types::{FileType, Link, Name as FileName, ObjectNo};
+use teal_types::{FileType, HardLink, Name as FileName, ObjectNo};
 
 on_both! {
     a_change_of_a_file_that_was_saved_over_is_beside_what_replaced_it
@@ -19,7 +19,7 @@ on_both! {
 const COPY: &str = "a (conflict desk 2026-11-22)";
 
 /// Saves as editors do: a new file takes the name of the old one.
-fn save(device: &mut Device, old: ObjectNo, at: &Link, content: &[u8]) -> ObjectNo {
+fn save(device: &mut Device, old: ObjectNo, at: &HardLink, content: &[u8]) -> ObjectNo {
     let new = device.number();
     let ops = [
         device.create(new, FileType::File),
@@ -142,7 +142,7 @@ fn a_name_in_the_root_for_want_of_a_better_one_is_not_taken_up(mut world: World)
     save(&mut world.laptop, file, &link(dir, "a"), b"saved");
     let name = FileName::new(format!("object-{}", file.get()).as_bytes()).unwrap();
     let ops = [
-        world.desk.place(file, Link { dir: ROOT, name }),
+        world.desk.place(file, HardLink { dir: ROOT, name }),
         world.desk.write(file, b"changed"),
     ];
     world.desk.commit(&ops);
@@ -150,7 +150,7 @@ fn a_name_in_the_root_for_want_of_a_better_one_is_not_taken_up(mut world: World)
         (world.desk.names(ROOT), world.desk.names(dir)),
         (vec!["dir".into()], vec!["a".into(), COPY.into()])
     );
-    // A name that somebody has chosen is.
+    // A name that a person has chosen is kept.
     let (dir, file) = shared_in(&mut world, "more");
     save(&mut world.laptop, file, &link(dir, "a"), b"saved");
     let ops = [
@@ -177,7 +177,8 @@ fn shared_in(world: &mut World, name: &str) -> (ObjectNo, ObjectNo) {
 
 fn the_copy_has_what_its_author_had_seen(mut world: World) {
     let (dir, file) = shared(&mut world);
-    // Changed again in place, seen by whoever saved it then: the copy is to have nothing of that.
+    // The file was changed again in place, as its author had seen it when it was saved: the copy
+    // must have nothing of that.
     let ops = [world.laptop.write(file, b"12345678")];
     world.laptop.commit(&ops);
     world.laptop.pull();

@@ -2,8 +2,8 @@
 
 use crate::fixture::{ROOT, World, link};
 use teal_proto::ConflictKind::{Attributes, Content, Removal, Xattr};
-use teal_proto::{Change, RefusalCode};
-use teal_types::{ContentChange, FileType, LEASE, ObjectNo, Op, Piece, Source};
+use teal_proto::{PulledObject, RefusalCode};
+use teal_types::{ContentChange, ContentPiece, FileType, LEASE, ObjectNo, Op, PieceSource};
 
 on_both! {
     the_first_to_set_attributes_wins
@@ -97,7 +97,7 @@ fn a_directory_has_the_time_it_was_given_by_who_had_seen_its_entries(mut world: 
     world.laptop.file(dir, "file", b"1");
     let unpacked = |device: &mut crate::fixture::Device| {
         let mtime = teal_types::Timestamp::new(77, 7);
-        let attributes = teal_types::Attributes {
+        let attributes = teal_types::ReplicatedAttributes {
             mtime,
             ..device.attributes(0o755)
         };
@@ -107,7 +107,8 @@ fn a_directory_has_the_time_it_was_given_by_who_had_seen_its_entries(mut world: 
             attributes,
         }
     };
-    // Its own entries of batches it has not seen land yet are nobody else's.
+    // The author's own entries, of batches that it has not seen acknowledged yet, are no other
+    // author's.
     let op = unpacked(&mut world.laptop);
     world.laptop.commit(&[op]);
     world.sync();
@@ -192,11 +193,9 @@ fn the_later_content_is_a_file_beside(mut world: World) {
     assert_eq!(note.copy_path, "/d/report (conflict desk 2026-11-22).txt");
     // The author has its own content under the old name: all of it is to be fetched again.
     let changes = world.desk.pull().changes;
-    assert!(
-        changes
-            .iter()
-            .any(|c| matches!(c, Change::Is { version, ranges: None } if version.object == file))
-    );
+    assert!(changes.iter().any(
+        |c| matches!(c, PulledObject::Is { version, ranges: None } if version.object == file)
+    ));
     assert!(copy.object.get() >= LEASE, "not a number of anybody's");
 }
 
@@ -268,11 +267,9 @@ fn a_write_to_a_removed_file_brings_it_back(mut world: World) {
     );
     assert_eq!(world.desk.conflict_kinds(), [Removal, Removal]);
     let changes = world.laptop.pull().changes;
-    assert!(
-        changes
-            .iter()
-            .any(|c| matches!(c, Change::Is { version, ranges: None } if version.object == file))
-    );
+    assert!(changes.iter().any(
+        |c| matches!(c, PulledObject::Is { version, ranges: None } if version.object == file)
+    ));
 }
 
 fn a_late_write_to_a_changed_and_removed_file_is_a_copy(mut world: World) {
@@ -336,10 +333,10 @@ fn content_is_cut_and_grows_with_zeros(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"0123456789");
     world.sync();
     let mtime = world.laptop.now();
-    let hole = Piece {
+    let hole = ContentPiece {
         offset: 1,
         len: 2,
-        source: Source::Hole,
+        source: PieceSource::Hole,
     };
     let change = ContentChange {
         cut: 5,
@@ -356,7 +353,7 @@ fn content_is_cut_and_grows_with_zeros(mut world: World) {
     assert_eq!(world.laptop.read(file), b"0\0\x0034\0\0\0");
     let changes = world.desk.pull().changes;
     let ranges = changes.iter().find_map(|change| match change {
-        Change::Is { version, ranges } if version.object == file => Some(ranges.clone()),
+        PulledObject::Is { version, ranges } if version.object == file => Some(ranges.clone()),
         _ => None,
     });
     assert_eq!(ranges.unwrap(), Some(vec![(1, 2), (5, 5)]));
@@ -370,7 +367,7 @@ fn a_created_number_of_another_device_is_refused(mut world: World) {
             world.laptop.place(object, link(ROOT, "a")),
         ];
         world.laptop.batch = world.laptop.batch.next();
-        let teal_proto::Reply::Refused(refused) = world.laptop.send(world.laptop.batch, &ops)
+        let teal_proto::ServerReply::Refused(refused) = world.laptop.send(world.laptop.batch, &ops)
         else {
             panic!()
         };
@@ -389,11 +386,11 @@ fn creating_twice_is_nothing(mut world: World) {
 
 fn chunks_that_are_not_there_are_asked_for(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"1");
-    let id = world.laptop.domain.name(b"not sent");
-    let piece = Piece {
+    let id = world.laptop.domain.name_content(b"not sent");
+    let piece = ContentPiece {
         offset: 0,
         len: 8,
-        source: Source::Chunk { id, offset: 0 },
+        source: PieceSource::Chunk { id, offset: 0 },
     };
     let change = ContentChange {
         cut: 0,
@@ -406,7 +403,7 @@ fn chunks_that_are_not_there_are_asked_for(mut world: World) {
         base: world.laptop.base,
         change,
     };
-    let teal_proto::Reply::Refused(refused) = world
+    let teal_proto::ServerReply::Refused(refused) = world
         .laptop
         .send(teal_types::BatchNo::new(2), std::slice::from_ref(&op))
     else {
@@ -416,14 +413,15 @@ fn chunks_that_are_not_there_are_asked_for(mut world: World) {
     assert_eq!(world.laptop.read(file), b"1");
     world.laptop.put(b"not sent");
     world.laptop.pull();
-    let teal_proto::Reply::Refused(_) = world.laptop.ask_commit(teal_types::BatchNo::new(2), &[])
+    let teal_proto::ServerReply::Refused(_) =
+        world.laptop.ask_commit(teal_types::BatchNo::new(2), &[])
     else {
         panic!("another digest")
     };
     let op = world.laptop.write(file, b"not sent");
     assert!(matches!(
         world.laptop.send(teal_types::BatchNo::new(2), &[op]),
-        teal_proto::Reply::Committed { .. }
+        teal_proto::ServerReply::Committed { .. }
     ));
     assert_eq!(world.laptop.read(file), b"not sent");
 }

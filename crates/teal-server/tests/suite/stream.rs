@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_proto::{
-    Change, Got, REPLY_BYTES, RefusalCode, Reply, Request, WANTS_MAX, Want, decode_reply,
-    encode_reply, encode_request,
+    ClientRequest, ContentAnswer, PulledObject, REPLY_BYTES, RefusalCode, ServerReply, WANTS_MAX,
+    WantedRange, decode_reply, encode_reply, encode_request,
 };
 use teal_types::{
-    BatchNo, CommitSeq, ContentChange, FileType, Incarnation, ObjectNo, Op, Piece, Source,
+    BatchNo, CommitSeq, ContentChange, ContentPiece, FileType, Incarnation, ObjectNo, Op,
+    PieceSource,
 };
 
 on_both! {
@@ -34,7 +35,7 @@ fn many(device: &mut Device, dir: ObjectNo, count: usize) -> Vec<ObjectNo> {
     objects
 }
 
-fn all_pages(device: &Device, since: CommitSeq) -> Vec<Change> {
+fn all_pages(device: &Device, since: CommitSeq) -> Vec<PulledObject> {
     let mut first = device.ask_pull(since, None);
     let mut changes = std::mem::take(&mut first.changes);
     let (to, mut more, mut pages) = (first.to, first.more, 1);
@@ -42,7 +43,10 @@ fn all_pages(device: &Device, since: CommitSeq) -> Vec<Change> {
         let page = device.ask_pull(since, Some((behind, to)));
         assert_eq!((page.to, page.digest), (to, first.digest));
         assert!(
-            encode_reply(&Reply::Pulled(page.clone())).unwrap().len() <= REPLY_BYTES + (1 << 17)
+            encode_reply(&ServerReply::Pulled(page.clone()))
+                .unwrap()
+                .len()
+                <= REPLY_BYTES + (1 << 17)
         );
         changes.extend(page.changes);
         (more, pages) = (page.more, pages + 1);
@@ -62,9 +66,9 @@ fn a_long_pull_comes_in_pages_that_add_up(mut world: World) {
     world.laptop.commit(&ops);
     for since in [base, seq(0)] {
         let changes = all_pages(&world.desk, since);
-        let number = |change: &Change| match change {
-            Change::Is { version, .. } => version.object,
-            Change::Gone { object } => *object,
+        let number = |change: &PulledObject| match change {
+            PulledObject::Is { version, .. } => version.object,
+            PulledObject::Gone { object } => *object,
         };
         let numbers: Vec<ObjectNo> = changes.iter().map(number).collect();
         assert!(numbers.is_sorted(), "ascending");
@@ -72,7 +76,7 @@ fn a_long_pull_comes_in_pages_that_add_up(mut world: World) {
         if since == seq(0) {
             wanted.remove(&objects[7]);
         } else {
-            assert!(changes.contains(&Change::Gone { object: objects[7] }));
+            assert!(changes.contains(&PulledObject::Gone { object: objects[7] }));
         }
         assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>(), wanted);
     }
@@ -88,7 +92,8 @@ fn a_long_listing_goes_on_behind_a_name(mut world: World) {
             (ROOT, None),
             (ObjectNo::new(99), None),
         ];
-        let Reply::Listings { dirs, .. } = world.laptop.ask(Request::List { dirs, ahead: 9 })
+        let ServerReply::Listings { dirs, .. } =
+            world.laptop.ask(ClientRequest::List { dirs, ahead: 9 })
         else {
             panic!()
         };
@@ -114,7 +119,8 @@ fn whole_directories_come_ahead_as_far_as_asked_for(mut world: World) {
     let deep = laptop.dir(below, "deep");
     let answered = |dirs: &[ObjectNo], ahead| {
         let dirs = dirs.iter().map(|dir| (*dir, None)).collect();
-        let Reply::Listings { dirs, .. } = laptop.ask(Request::List { dirs, ahead }) else {
+        let ServerReply::Listings { dirs, .. } = laptop.ask(ClientRequest::List { dirs, ahead })
+        else {
             panic!()
         };
         assert!(
@@ -145,11 +151,11 @@ fn content_is_answered_in_pieces_until_all_is_there(mut world: World) {
     let chunks: Vec<Vec<u8>> = (0..5_u8).map(|n| vec![n + 1; 700_000]).collect();
     let file = world.laptop.file(ROOT, "a", b"");
     world.laptop.pull();
-    let piece = |n: usize, chunk: &[u8]| Piece {
+    let piece = |n: usize, chunk: &[u8]| ContentPiece {
         offset: n as u64 * 1_000_000,
         ..world.laptop.piece(0, chunk)
     };
-    let pieces: Vec<Piece> = chunks
+    let pieces: Vec<ContentPiece> = chunks
         .iter()
         .enumerate()
         .map(|(n, chunk)| piece(n, chunk))
@@ -168,13 +174,13 @@ fn content_is_answered_in_pieces_until_all_is_there(mut world: World) {
     let data_seq = world.laptop.commit(&[op]);
     let mut offset = 500_000;
     while offset < 5_000_000 {
-        let wants = vec![Want {
+        let wants = vec![WantedRange {
             object: file,
             data_seq,
             offset,
             len: 5_000_000 - offset,
         }];
-        let Reply::Data(got) = world.laptop.ask(Request::Read { wants }) else {
+        let ServerReply::Data(got) = world.laptop.ask(ClientRequest::Read { wants }) else {
             panic!()
         };
         for byte in bytes(&got[0], offset) {
@@ -189,7 +195,7 @@ fn content_is_answered_in_pieces_until_all_is_there(mut world: World) {
         }
     }
     // Holes cost nothing, and nothing is behind the end.
-    let want = |offset, len| Want {
+    let want = |offset, len| WantedRange {
         object: file,
         data_seq,
         offset,
@@ -201,10 +207,10 @@ fn content_is_answered_in_pieces_until_all_is_there(mut world: World) {
         want(u64::MAX, u64::MAX),
         want((1 << 40) - 1, 9),
     ];
-    let Reply::Data(got) = world.laptop.ask(Request::Read { wants }) else {
+    let ServerReply::Data(got) = world.laptop.ask(ClientRequest::Read { wants }) else {
         panic!()
     };
-    let lens = [1 << 20, 0, 0, 1].map(|len| Got::Is {
+    let lens = [1 << 20, 0, 0, 1].map(|len| ContentAnswer::Is {
         len,
         pieces: vec![],
     });
@@ -213,7 +219,7 @@ fn content_is_answered_in_pieces_until_all_is_there(mut world: World) {
 
 fn content_of_another_state_is_stale(mut world: World) {
     let file = world.laptop.file(ROOT, "a", b"1");
-    let want = |data_seq| Want {
+    let want = |data_seq| WantedRange {
         object: file,
         data_seq,
         offset: 0,
@@ -223,16 +229,16 @@ fn content_of_another_state_is_stale(mut world: World) {
     world.laptop.pull();
     let ops = [world.laptop.write(file, b"2")];
     world.laptop.commit(&ops);
-    let gone = Want {
+    let gone = WantedRange {
         object: ObjectNo::new(999),
         ..want(old)
     };
-    let Reply::Data(got) = world.laptop.ask(Request::Read {
+    let ServerReply::Data(got) = world.laptop.ask(ClientRequest::Read {
         wants: vec![want(old), gone],
     }) else {
         panic!()
     };
-    assert_eq!(got, [Got::Stale, Got::Stale]);
+    assert_eq!(got, [ContentAnswer::Stale, ContentAnswer::Stale]);
 }
 
 #[test]
@@ -243,25 +249,25 @@ fn a_damaged_chunk_is_said_to_be() {
         world
             .stores
             .shelf
-            .damage(&name, |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1));
+            .damage_object(&name, |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1));
     }
-    let want = Want {
+    let want = WantedRange {
         object: file,
         data_seq: world.laptop.look(file).unwrap().data_seq,
         offset: 0,
         len: 4,
     };
-    let Reply::Data(got) = world.laptop.ask(Request::Read { wants: vec![want] }) else {
+    let ServerReply::Data(got) = world.laptop.ask(ClientRequest::Read { wants: vec![want] }) else {
         panic!()
     };
-    assert_eq!(got, [Got::Damaged]);
+    assert_eq!(got, [ContentAnswer::Damaged]);
     // An extent that goes beyond its chunk is no reason to invent bytes.
     let id = world.laptop.put(b"short");
     world.laptop.pull();
-    let piece = Piece {
+    let piece = ContentPiece {
         offset: 0,
         len: 9,
-        source: Source::Chunk { id, offset: 0 },
+        source: PieceSource::Chunk { id, offset: 0 },
     };
     let change = ContentChange {
         cut: 0,
@@ -275,16 +281,16 @@ fn a_damaged_chunk_is_said_to_be() {
         change,
     };
     let data_seq = world.laptop.commit(&[op]);
-    let want = Want {
+    let want = WantedRange {
         object: file,
         data_seq,
         offset: 0,
         len: 9,
     };
-    let Reply::Data(got) = world.laptop.ask(Request::Read { wants: vec![want] }) else {
+    let ServerReply::Data(got) = world.laptop.ask(ClientRequest::Read { wants: vec![want] }) else {
         panic!()
     };
-    assert_eq!(got, [Got::Damaged]);
+    assert_eq!(got, [ContentAnswer::Damaged]);
 }
 
 #[test]
@@ -295,7 +301,7 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
     let pull = move || {
         server.handle(
             peer,
-            Request::Pull {
+            ClientRequest::Pull {
                 incarnation,
                 since,
                 digest,
@@ -307,7 +313,7 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
     };
     let waiting = std::thread::Builder::new().spawn(pull.clone()).unwrap();
     world.laptop.file(ROOT, "a", b"1");
-    let Reply::Pulled(pulled) = waiting.join().unwrap() else {
+    let ServerReply::Pulled(pulled) = waiting.join().unwrap() else {
         panic!()
     };
     assert!(pulled.to > since && pulled.is_live);
@@ -318,7 +324,7 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
         .spawn(move || {
             server.handle(
                 peer,
-                Request::Pull {
+                ClientRequest::Pull {
                     incarnation,
                     since,
                     digest,
@@ -330,11 +336,14 @@ fn a_long_poll_ends_with_a_commit_or_with_the_server() {
         })
         .unwrap();
     world.server.stop();
-    let Reply::Refused(refused) = waiting.join().unwrap() else {
+    let ServerReply::Refused(refused) = waiting.join().unwrap() else {
         panic!()
     };
     assert_eq!(refused.code, RefusalCode::Stopping);
-    assert_eq!(world.laptop.refusal(Request::Bye), RefusalCode::Stopping);
+    assert_eq!(
+        world.laptop.refusal(ClientRequest::Bye),
+        RefusalCode::Stopping
+    );
 }
 
 #[test]
@@ -342,10 +351,10 @@ fn a_long_poll_ends_when_another_machine_comes_and_when_its_own_goes() {
     let world = World::new();
     let (server, peer, since) = (Arc::clone(&world.server), world.desk.peer, world.desk.base);
     let (incarnation, digest) = (world.desk.incarnation, world.desk.digest);
-    world.laptop.ask(Request::Bye);
+    world.laptop.ask(ClientRequest::Bye);
     let pull = || {
         let server = Arc::clone(&server);
-        let request = Request::Pull {
+        let request = ClientRequest::Pull {
             incarnation,
             since,
             digest,
@@ -360,23 +369,23 @@ fn a_long_poll_ends_when_another_machine_comes_and_when_its_own_goes() {
     assert!(is_live(1) && !is_live(0));
     let waiting = pull();
     while !waiting.is_finished() {
-        world.laptop.ask(Request::Bye);
+        world.laptop.ask(ClientRequest::Bye);
         std::thread::yield_now();
-        world.laptop.ask(Request::Look {
+        world.laptop.ask(ClientRequest::Look {
             objects: vec![ROOT],
         });
     }
-    let Reply::Pulled(pulled) = waiting.join().unwrap() else {
+    let ServerReply::Pulled(pulled) = waiting.join().unwrap() else {
         panic!()
     };
     assert!(pulled.to == since && pulled.is_live);
     // From now on there is company, and it waits for more than that.
     let waiting = pull();
     while !waiting.is_finished() {
-        world.desk.ask(Request::Bye);
+        world.desk.ask(ClientRequest::Bye);
     }
-    assert!(matches!(waiting.join().unwrap(), Reply::Pulled(_)));
-    world.desk.ask(Request::Bye);
+    assert!(matches!(waiting.join().unwrap(), ServerReply::Pulled(_)));
+    world.desk.ask(ClientRequest::Bye);
     assert!(!is_live(1), "what it held does not make it come back");
 }
 
@@ -388,7 +397,7 @@ fn who_holds_a_pull_is_live() {
     let pull = move || {
         server.handle(
             peer,
-            Request::Pull {
+            ClientRequest::Pull {
                 incarnation,
                 since,
                 digest,
@@ -416,33 +425,33 @@ fn who_holds_a_pull_is_live() {
 #[test]
 fn what_is_too_much_at_once_is_refused() {
     let world = World::new();
-    let want = Want {
+    let want = WantedRange {
         object: ROOT,
         data_seq: seq(0),
         offset: 0,
         len: 1,
     };
     for request in [
-        Request::Look {
+        ClientRequest::Look {
             objects: vec![ROOT; WANTS_MAX + 1],
         },
-        Request::List {
+        ClientRequest::List {
             dirs: vec![(ROOT, None); WANTS_MAX + 1],
             ahead: 0,
         },
-        Request::Read {
+        ClientRequest::Read {
             wants: vec![want; WANTS_MAX + 1],
         },
-        Request::ReadPast {
+        ClientRequest::ReadPast {
             object: ROOT,
             at: seq(1),
             offset: 0,
             len: u64::MAX,
         },
-        Request::Have {
-            chunks: vec![world.laptop.domain.name(b""); teal_proto::CHUNKS_MAX + 1],
+        ClientRequest::Have {
+            chunks: vec![world.laptop.domain.name_content(b""); teal_proto::CHUNKS_MAX + 1],
         },
-        Request::Keep {
+        ClientRequest::Keep {
             filter: 0,
             objects: vec![ROOT; teal_proto::KEPT_MAX + 1],
             is_last: true,
@@ -455,9 +464,9 @@ fn what_is_too_much_at_once_is_refused() {
 #[test]
 fn another_protocol_is_refused_by_name() {
     let world = World::new();
-    let mut bytes = encode_request(&Request::Bye).unwrap();
+    let mut bytes = encode_request(&ClientRequest::Bye).unwrap();
     bytes[0] = 9;
-    let Ok(Reply::Refused(refused)) =
+    let Ok(ServerReply::Refused(refused)) =
         decode_reply(&world.server.handle_bytes(world.laptop.peer, &bytes))
     else {
         panic!()
@@ -475,12 +484,12 @@ fn object() -> impl Strategy<Value = ObjectNo> {
     .prop_map(ObjectNo::new)
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = ClientRequest> {
     let any_seq = || prop_oneof![0_u64..9, any::<u64>()].prop_map(seq);
     prop_oneof![
-        Just(Request::Incarnate),
+        Just(ClientRequest::Incarnate),
         (any_seq(), prop::option::of((object(), any_seq()))).prop_map(|(since, after)| {
-            Request::Pull {
+            ClientRequest::Pull {
                 incarnation: Incarnation::new(1),
                 digest: [0; 32],
                 since,
@@ -490,7 +499,7 @@ fn request() -> impl Strategy<Value = Request> {
             }
         }),
         (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(incarnation, batch, part)| {
-            Request::Stage {
+            ClientRequest::Stage {
                 incarnation: Incarnation::new(incarnation),
                 batch: BatchNo::new(batch),
                 part,
@@ -498,7 +507,7 @@ fn request() -> impl Strategy<Value = Request> {
             }
         }),
         (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(incarnation, batch, parts)| {
-            Request::Commit {
+            ClientRequest::Commit {
                 incarnation: Incarnation::new(incarnation),
                 batch: BatchNo::new(batch),
                 parts,
@@ -506,8 +515,8 @@ fn request() -> impl Strategy<Value = Request> {
             }
         }),
         (object(), any_seq(), any::<u64>(), any::<u64>()).prop_map(
-            |(object, data_seq, offset, len)| Request::Read {
-                wants: vec![Want {
+            |(object, data_seq, offset, len)| ClientRequest::Read {
+                wants: vec![WantedRange {
                     object,
                     data_seq,
                     offset,
@@ -516,29 +525,29 @@ fn request() -> impl Strategy<Value = Request> {
             }
         ),
         (object(), any_seq(), any::<u64>(), 0_u64..1 << 20).prop_map(
-            |(object, at, offset, len)| Request::ReadPast {
+            |(object, at, offset, len)| ClientRequest::ReadPast {
                 object,
                 at,
                 offset,
                 len
             }
         ),
-        (object(), any_seq()).prop_map(|(object, after)| Request::History { object, after }),
-        (object(), any_seq()).prop_map(|(dir, at)| Request::ListPast {
+        (object(), any_seq()).prop_map(|(object, after)| ClientRequest::History { object, after }),
+        (object(), any_seq()).prop_map(|(dir, at)| ClientRequest::ListPast {
             dir,
             at,
             after: None
         }),
-        any::<u64>().prop_map(|after| Request::Conflicts { after }),
-        any::<u64>().prop_map(|conflict| Request::Resolve { conflict }),
-        prop::collection::vec(object(), 0..4).prop_map(|objects| Request::Look { objects }),
+        any::<u64>().prop_map(|after| ClientRequest::Conflicts { after }),
+        any::<u64>().prop_map(|conflict| ClientRequest::Resolve { conflict }),
+        prop::collection::vec(object(), 0..4).prop_map(|objects| ClientRequest::Look { objects }),
         (
             prop::collection::vec(object(), 0..4),
             0_u64..2,
             any::<bool>()
         )
             .prop_map(|(objects, filter, is_last)| {
-                Request::Keep {
+                ClientRequest::Keep {
                     filter,
                     objects,
                     is_last,
@@ -570,7 +579,7 @@ fn numbers_at_their_limits_are_answered_by_the_database() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..300 {
         let request = request().new_tree(&mut runner).unwrap().current();
-        if let Reply::Refused(refused) = world.laptop.ask(request.clone()) {
+        if let ServerReply::Refused(refused) = world.laptop.ask(request.clone()) {
             assert_ne!(
                 refused.code,
                 RefusalCode::Damaged,

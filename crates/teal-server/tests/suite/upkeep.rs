@@ -1,8 +1,8 @@
-//! What the server does for its chunks without being asked, while clients go on.
+//! The work that the server does for its chunks without a request, while clients go on.
 
 use crate::fixture::{ROOT, World, link};
 use std::time::Duration;
-use teal_proto::{Reply, Request};
+use teal_proto::{ClientRequest, ServerReply};
 use teal_server::{UNNAMED_GRACE, UPLOAD_ACTIVE};
 use teal_testkit::Rng;
 use teal_types::FileType;
@@ -62,7 +62,7 @@ fn what_nothing_names_goes_and_what_history_names_stays(mut world: World) {
 
 fn an_upload_in_progress_is_not_hurt(mut world: World) {
     let early = world.laptop.put(&content(1, 100_000));
-    // It takes hours, and something is sent now and then.
+    // The upload takes hours, and something is sent now and then.
     for n in 0..100 {
         world
             .stores
@@ -75,34 +75,35 @@ fn an_upload_in_progress_is_not_hurt(mut world: World) {
     assert_eq!(
         world.server.handle(
             world.laptop.peer,
-            Request::Have {
+            ClientRequest::Have {
                 chunks: vec![early]
             }
         ),
-        Reply::Missing(vec![])
+        ServerReply::Missing(vec![])
     );
     assert_eq!(world.desk.read_named(ROOT, "a"), content(1, 100_000));
 }
 
 fn what_was_said_to_be_here_can_be_committed_whatever_is_collected_meanwhile(mut world: World) {
-    // Somebody sent it long ago and gave it up; now another has the same file.
+    // Another machine sent this chunk long ago and gave the upload up; now this one has the same
+    // file.
     let bytes = content(1, 100_000);
     let chunk = world.desk.put(&bytes);
     world.stores.clock.advance(UNNAMED_GRACE);
     assert_eq!(
-        world.laptop.ask(Request::Have {
+        world.laptop.ask(ClientRequest::Have {
             chunks: vec![chunk]
         }),
-        Reply::Missing(vec![])
+        ServerReply::Missing(vec![])
     );
     look_after(&world);
     world.stores.clock.advance(Duration::from_secs(60));
     look_after(&world);
     let object = world.laptop.number();
-    let piece = teal_types::Piece {
+    let piece = teal_types::ContentPiece {
         offset: 0,
         len: bytes.len() as u64,
-        source: teal_types::Source::Chunk {
+        source: teal_types::PieceSource::Chunk {
             id: chunk,
             offset: 0,
         },

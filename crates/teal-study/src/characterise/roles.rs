@@ -1,72 +1,105 @@
-//! Threads that do alike.
+//! Groups threads that behave alike.
 //!
 //! # How
-//! A thread's mix is how its calls are spread over kinds of steps and sets of files. Threads are
-//! looked at with the busiest first: one is of the role whose mix is nearest, if more than half of
-//! its calls would be the same there; else, if it has enough calls to tell, it is the first of a
-//! new role.
+//! A thread's mix is the distribution of its calls over kinds of steps and sets of files. The
+//! busiest threads are classified first. A thread joins the role with the nearest mix if more than
+//! half of its calls would be the same there. Otherwise, if it has enough calls to tell, it founds
+//! a new role.
 //!
 //! # Guarantees
-//! 1. Every visit whose file is in a set is of one role.
+//! 1. Each visit to a file in a set belongs to exactly one role.
 //! 2. There are [`ROLES_MAX`] roles at most; where threads come and go, so that none lasts, there
 //!    is one.
 
-use super::Step;
-use super::sets::Sets;
-use super::visits::Seen;
+use super::VisitStep;
+use super::sets::TraceFilesets;
+use super::visits::ObservedTrace;
 use std::collections::{BTreeMap, HashMap};
 
-/// Roles at most.
+/// Limits the number of roles.
 const ROLES_MAX: usize = 4;
-/// Calls of a thread that is not like the others.
+/// Calls that a thread needs before it can found a role.
 const TELLING: u64 = 32;
-/// A thread whose mix differs in less than this part of its calls is like another.
+/// Threads are alike when their mixes differ in less than this part of their calls.
 const ALIKE: f64 = 0.5;
-/// Threads that were there for half of the time last. Of calls, so much is theirs where threads do
-/// not come and go.
+/// A thread lasts if it was there for half of the time. Threads do not come and go if the lasting
+/// ones make this part of all calls.
 const LASTING_PART: f64 = 0.8;
 
 /// A role.
 #[derive(Debug)]
-pub(super) struct Role {
+pub(super) struct ThreadRole {
     /// Threads that have it.
     pub(super) threads: u64,
     /// Their visits, by place.
     pub(super) visits: Vec<usize>,
 }
 
-type Mix = BTreeMap<(usize, Step), u64>;
+type CallMix = BTreeMap<(usize, VisitStep), u64>;
 
 #[derive(Debug, Default)]
-struct Thread {
-    mix: Mix,
+struct ThreadVisits {
+    mix: CallMix,
     visits: Vec<usize>,
 }
 
-fn calls(mix: &Mix) -> u64 {
+fn count_calls(mix: &CallMix) -> u64 {
     mix.values().sum()
 }
 
-/// Returns which part of the calls differs (total variation).
-fn distance(one: &Mix, other: &Mix) -> f64 {
-    let (a, b) = (calls(one).max(1) as f64, calls(other).max(1) as f64);
+/// Returns the part of the calls that differs: the total variation distance of two distributions.
+fn total_variation(one: &CallMix, other: &CallMix) -> f64 {
+    // An empty mix counts as one call, so that the division is defined.
+    let (a, b) = (
+        count_calls(one).max(1) as f64,
+        count_calls(other).max(1) as f64,
+    );
     let same = one
         .iter()
         .map(|(kind, n)| (*n as f64 / a).min(other.get(kind).map_or(0.0, |n| *n as f64 / b)));
     1.0 - same.sum::<f64>()
 }
 
-/// The roles; that is first which the others can follow at the least cost.
-pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
-    let mut threads: HashMap<u32, Thread> = HashMap::new();
+/// Returns visits and calls of each thread.
+fn visits_by_thread(seen: &ObservedTrace, sets: &TraceFilesets) -> HashMap<u32, ThreadVisits> {
+    let mut threads: HashMap<u32, ThreadVisits> = HashMap::new();
     for (at, visit) in seen.visits.iter().enumerate() {
-        let Some(set) = sets.of(visit) else { continue };
+        let Some(set) = sets.set_of(visit) else {
+            continue;
+        };
         let thread = threads.entry(visit.process).or_default();
         thread.visits.push(at);
+        // A call counts by its kind and its set: the same step on another set is another behaviour.
         for (step, done) in &visit.steps {
             *thread.mix.entry((set, *step)).or_default() += done.times;
         }
     }
+    threads
+}
+
+/// Sorts the roles, the one first that the others can follow at the least cost.
+fn sort_roles(seen: &ObservedTrace, mut roles: Vec<ThreadRole>) -> Vec<ThreadRole> {
+    // The first tells every thread of the others to go on after each of its rounds: that costs
+    // least where it has few rounds, or they have few threads.
+    let all: u64 = roles.iter().map(|role| role.threads).sum();
+    debug_assert!(
+        roles.len() <= ROLES_MAX,
+        "a role is founded only below the limit"
+    );
+    roles.sort_by_key(|role| role.visits.len() as u64 * (all - role.threads));
+    roles
+        .iter_mut()
+        .for_each(|role| role.visits.sort_unstable());
+    // A single role stands for all threads, so it takes the mean concurrency.
+    if let [one] = &mut roles[..] {
+        one.threads = seen.threads;
+    }
+    roles
+}
+
+/// Returns the roles, the one first that the others can follow at the least cost.
+pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<ThreadRole> {
+    let threads = visits_by_thread(seen, sets);
     let lasts = |process: &u32| {
         seen.lives
             .get(process)
@@ -76,29 +109,33 @@ pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
         threads
             .iter()
             .filter(|(process, _)| wanted(process))
-            .map(|(_, thread)| calls(&thread.mix))
+            .map(|(_, thread)| count_calls(&thread.mix))
             .sum()
     };
+    // If threads come and go, no single thread has calls enough to tell a role by.
     let all_alike = (of(&lasts) as f64) < of(&|_| true) as f64 * LASTING_PART;
-    let mut sorted: Vec<(u32, Thread)> = threads.into_iter().collect();
-    sorted.sort_by_key(|(process, thread)| (std::cmp::Reverse(calls(&thread.mix)), *process));
-    let mut roles: Vec<(Mix, Role)> = Vec::new();
+    // The busiest come first, because they make the most reliable founders of roles. The thread's
+    // number breaks ties, so that the result is repeatable.
+    let mut sorted: Vec<(u32, ThreadVisits)> = threads.into_iter().collect();
+    sorted.sort_by_key(|(process, thread)| (std::cmp::Reverse(count_calls(&thread.mix)), *process));
+    let mut roles: Vec<(CallMix, ThreadRole)> = Vec::new();
     for (process, thread) in sorted {
+        // The nearest role by total variation.
         let near = roles
             .iter()
             .enumerate()
-            .map(|(at, (mix, _))| (at, distance(&thread.mix, mix)));
+            .map(|(at, (mix, _))| (at, total_variation(&thread.mix, mix)));
         let near = near.min_by(|a, b| a.1.total_cmp(&b.1));
         let tells = !all_alike
             && lasts(&process)
-            && calls(&thread.mix) >= TELLING
+            && count_calls(&thread.mix) >= TELLING
             && roles.len() < ROLES_MAX;
         let at = match near {
             Some((at, distance)) if distance < ALIKE || !tells => at,
             _ => {
                 roles.push((
-                    Mix::new(),
-                    Role {
+                    CallMix::new(),
+                    ThreadRole {
                         threads: 0,
                         visits: Vec::new(),
                     },
@@ -107,6 +144,7 @@ pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
             }
         };
         let (mix, role) = &mut roles[at];
+        // Short-lived threads add their calls to a role, but not to its number of threads.
         role.threads += u64::from(lasts(&process));
         role.visits.extend(thread.visits);
         thread
@@ -114,16 +152,6 @@ pub(super) fn roles(seen: &Seen, sets: &Sets) -> Vec<Role> {
             .into_iter()
             .for_each(|(kind, n)| *mix.entry(kind).or_default() += n);
     }
-    let mut roles: Vec<Role> = roles.into_iter().map(|(_, role)| role).collect();
-    // The first tells every thread of the others to go on after each of its rounds: that costs
-    // least where it has few rounds, or they have few threads.
-    let all: u64 = roles.iter().map(|role| role.threads).sum();
-    roles.sort_by_key(|role| role.visits.len() as u64 * (all - role.threads));
-    roles
-        .iter_mut()
-        .for_each(|role| role.visits.sort_unstable());
-    if let [one] = &mut roles[..] {
-        one.threads = seen.threads;
-    }
-    roles
+    let roles = roles.into_iter().map(|(_, role)| role).collect();
+    sort_roles(seen, roles)
 }

@@ -1,48 +1,43 @@
-//! The script, as text.
+//! Writes the script as text.
 
-use super::Step;
-use super::sets::{Set, Sets};
-use super::shapes::{Part, Shape};
-use super::table::Value;
-use super::visits::Seen;
+use super::VisitStep;
+use super::sets::{TraceFileset, TraceFilesets};
+use super::shapes::{ShapeStep, VisitShape};
+use super::table::SampledValue;
+use super::visits::ObservedTrace;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Slots of a thread that can be named.
+/// Limits the slots of a thread that can be named.
 const SLOTS: usize = 127;
 
-/// Threads of a role at most.
+/// Limits the threads of a role.
 const THREADS_MAX: u64 = 4096;
-/// Tokens of the smaller of what is given and taken: the parts of roles are right to one in so
-/// many.
+/// Tokens of the smaller of the two sides of a semaphore: the parts of roles are right to one in
+/// this number.
 const FINE: f64 = 1000.0;
 
-/// Writes everything down.
-pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], about: &str) -> String {
-    let mut out = Out {
+/// Writes the whole script.
+pub(super) fn write_script(
+    seen: &ObservedTrace,
+    sets: &TraceFilesets,
+    roles: &[(u64, Vec<VisitShape>)],
+    about: &str,
+) -> String {
+    let mut out = ScriptWriter {
         text: String::new(),
         variables: 0,
     };
     let seconds = seen.length.as_secs_f64().ceil().max(1.0);
     let shapes = || roles.iter().flat_map(|(_, shapes)| shapes);
     let kept: u64 = shapes().map(|shape| shape.count).sum();
-    out.head(seen, about, kept);
-    for (role, (threads, shapes)) in roles.iter().enumerate() {
-        let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
-        if roles.len() > 1 {
-            let _ = writeln!(out.text, "# Threads of role {role}: {visits} visits");
-        }
-        let _ = writeln!(
-            out.text,
-            "set {}={}",
-            threads_of(role),
-            (*threads).clamp(1, THREADS_MAX)
-        );
-    }
+    out.write_header(seen, about, kept);
+    out.write_thread_counts(roles);
     let _ = writeln!(
         out.text,
         "# Visits a second, as they were met; 0: as fast as it goes"
     );
+    // The rate of the recording, so that a replay is as busy as the original was.
     let rate = (kept as f64 / seen.length.as_secs_f64().max(0.001))
         .round()
         .max(1.0);
@@ -51,25 +46,28 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
         "set $rate={rate}\nset $seconds={seconds}\n\neventgen rate=$rate\nset mode quit firstdone\n"
     );
     let used: BTreeSet<usize> = shapes().map(|shape| shape.set).collect();
+    // Only filesets that some shape uses are defined.
     for at in used {
         let random = shapes()
             .filter(|shape| shape.set == at)
             .flat_map(|shape| &shape.parts);
-        let random =
-            random.filter(|part| matches!(part.step, Step::ReadRandom | Step::WriteRandom));
-        // A place must have room for a call.
+        let random = random
+            .filter(|part| matches!(part.step, VisitStep::ReadRandom | VisitStep::WriteRandom));
+        // A random place must have room for a whole call, so files have at least that size.
         let least = random.map(|part| part.sizes.largest()).max().unwrap_or(0);
-        out.set(at, &sets.sets[at], least);
+        out.write_fileset(at, &sets.sets[at], least);
     }
     let mut calls = vec![String::new(); roles.len()];
+    // Shapes are numbered over all roles: flowops have one namespace.
     let of_roles = roles
         .iter()
         .enumerate()
         .flat_map(|(role, (_, shapes))| shapes.iter().map(move |shape| (role, shape)));
     for (at, (role, shape)) in of_roles.enumerate() {
         let calls = &mut calls[role];
-        let [now, of_these] = shape.times.each_ref().map(|times| out.value(times));
-        out.shape(at, shape, &sets.sets[shape.set]);
+        let [now, of_these] = shape.times.each_ref().map(|times| out.write_value(times));
+        out.write_shape(at, shape, &sets.sets[shape.set]);
+        // A shape that occurs at most once in a round needs no second, rarer flowop around it.
         if of_these == "1" {
             let _ = writeln!(calls, "    flowop visit{at} name=v{at},iters={now}");
             continue;
@@ -80,13 +78,23 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
         );
         let _ = writeln!(calls, "    flowop seldom{at} name=v{at},iters={now}");
     }
+    add_pacing(roles, &mut calls);
+    out.write_process(&calls);
+    out.text
+}
+
+/// Adds the calls by which the first role paces the others.
+fn add_pacing(roles: &[(u64, Vec<VisitShape>)], calls: &mut [String]) {
+    debug_assert_eq!(roles.len(), calls.len(), "each role has its calls");
     let (first, others) = calls.split_first_mut().expect("there is one role at least");
+    // The first role paces the others through one semaphore each: they keep their parts of the
+    // work, however fast each of them could be.
     for (role, calls) in (1..).zip(others) {
-        let Turn {
+        let RolePacing {
             posted,
             taken,
             ahead,
-        } = Turn::of(&roles[0], &roles[role]);
+        } = RolePacing::between_roles(&roles[0], &roles[role]);
         let _ = writeln!(
             first,
             "    flowop sempost name=lets{role},value={posted},target=turn{role},blocking"
@@ -94,25 +102,9 @@ pub(super) fn script(seen: &Seen, sets: &Sets, roles: &[(u64, Vec<Shape>)], abou
         *calls =
             format!("    flowop semblock name=turn{role},value={taken},highwater={ahead}\n{calls}");
     }
-    out.text
-        .push_str("define process name=recorded,instances=1 {\n");
-    for (role, calls) in calls.iter().enumerate() {
-        let name = if role == 0 {
-            "worker".to_owned()
-        } else {
-            format!("worker{role}")
-        };
-        let _ = writeln!(
-            out.text,
-            "  thread name={name},instances={} {{\n{calls}  }}",
-            threads_of(role)
-        );
-    }
-    let _ = writeln!(out.text, "}}\n\nrun $seconds");
-    out.text
 }
 
-/// The variable with the number of a role's threads.
+/// Returns the variable with the number of a role's threads.
 fn threads_of(role: usize) -> String {
     if role == 0 {
         "$threads".to_owned()
@@ -121,18 +113,23 @@ fn threads_of(role: usize) -> String {
     }
 }
 
-/// How the first role lets another go on: tokens that each of its rounds gives to each thread of
-/// the other, those that a round of the other takes, how many may be left.
-struct Turn {
+/// Paces another role by the first: the tokens that each round of the first gives to each thread of
+/// the other, the tokens that a round of the other takes, and the number of tokens that may be
+/// left.
+struct RolePacing {
     posted: u64,
     taken: u64,
     ahead: u64,
 }
 
-impl Turn {
-    fn of((threads, first): &(u64, Vec<Shape>), (others, other): &(u64, Vec<Shape>)) -> Self {
-        // The commonest shape is done once in a round.
-        let rounds = |shapes: &[Shape]| {
+impl RolePacing {
+    fn between_roles(
+        (threads, first): &(u64, Vec<VisitShape>),
+        (others, other): &(u64, Vec<VisitShape>),
+    ) -> Self {
+        // A round is one pass over the shapes of a role, and its commonest shape is done once in
+        // it.
+        let rounds = |shapes: &[VisitShape]| {
             shapes
                 .iter()
                 .map(|shape| shape.count)
@@ -140,12 +137,17 @@ impl Turn {
                 .unwrap_or(1)
                 .max(1) as f64
         };
+        // Rounds of the other role for each round of the first, by each thread.
         let each = rounds(other) / (rounds(first) * (*others).clamp(1, THREADS_MAX) as f64);
         let taken = (FINE / each.min(1.0)).ceil() as u64;
         let posted = ((taken as f64 * each).round() as u64).max(1);
         // Room for some rounds: with none the threads of a role would wait for each other, with
         // many the parts of the work would hold over long times only.
         let ahead = taken + posted * (1 + (*threads).clamp(1, THREADS_MAX) / 4);
+        debug_assert!(
+            taken > 0 && posted > 0,
+            "a role that takes or gives nothing would never be paced"
+        );
         Self {
             posted,
             taken,
@@ -154,13 +156,49 @@ impl Turn {
     }
 }
 
-struct Out {
+struct ScriptWriter {
     text: String,
     variables: usize,
 }
 
-impl Out {
-    fn head(&mut self, seen: &Seen, about: &str, kept: u64) {
+impl ScriptWriter {
+    /// Writes the number of threads of each role.
+    fn write_thread_counts(&mut self, roles: &[(u64, Vec<VisitShape>)]) {
+        // Numbers of threads are variables, so that a run can change them from the command line.
+        for (role, (threads, shapes)) in roles.iter().enumerate() {
+            let visits: u64 = shapes.iter().map(|shape| shape.count).sum();
+            if roles.len() > 1 {
+                let _ = writeln!(self.text, "# Threads of role {role}: {visits} visits");
+            }
+            let _ = writeln!(
+                self.text,
+                "set {}={}",
+                threads_of(role),
+                (*threads).clamp(1, THREADS_MAX)
+            );
+        }
+    }
+
+    /// Writes the process with a thread of each role, and the run.
+    fn write_process(&mut self, calls: &[String]) {
+        self.text
+            .push_str("define process name=recorded,instances=1 {\n");
+        for (role, calls) in calls.iter().enumerate() {
+            let name = if role == 0 {
+                "worker".to_owned()
+            } else {
+                format!("worker{role}")
+            };
+            let _ = writeln!(
+                self.text,
+                "  thread name={name},instances={} {{\n{calls}  }}",
+                threads_of(role)
+            );
+        }
+        let _ = writeln!(self.text, "}}\n\nrun $seconds");
+    }
+
+    fn write_header(&mut self, seen: &ObservedTrace, about: &str, kept: u64) {
         let _ = writeln!(
             self.text,
             "# Characterised from {}",
@@ -168,6 +206,7 @@ impl Out {
         );
         let all = seen.visits.len();
         let _ = writeln!(
+            // The first lines say how faithful the script is, and what is missing in it.
             self.text,
             "# {kept} of {all} visits in {:.1} s, by {} threads at a time",
             seen.length.as_secs_f64(),
@@ -176,9 +215,11 @@ impl Out {
         if !seen.tells_openings {
             let _ = writeln!(
                 self.text,
-                "# No opening was seen: they are made up, and what a page cache answered is not in it."
+                "# No opening was seen: they are made up, and what a page cache answered is not \
+                 in it."
             );
         }
+        // The user can judge by the counts whether the loss matters.
         if !seen.lost.is_empty() {
             let lost: Vec<_> = seen
                 .lost
@@ -193,11 +234,12 @@ impl Out {
         }
     }
 
-    /// A value; what is no number is set as a variable before.
-    fn value(&mut self, value: &Value) -> String {
+    /// Writes a value. A value that is drawn becomes a variable, which is set before its use.
+    fn write_value(&mut self, value: &SampledValue) -> String {
         match value {
-            Value::Fixed(value) => value.to_string(),
-            Value::Table(rows) => {
+            SampledValue::Fixed(value) => value.to_string(),
+            // The slots of a table are what Filebench's tabular variables draw from.
+            SampledValue::Table(rows) => {
                 self.variables += 1;
                 let rows: Vec<_> = rows
                     .iter()
@@ -214,13 +256,15 @@ impl Out {
         }
     }
 
-    fn set(&mut self, at: usize, set: &Set, least: u64) {
+    fn write_fileset(&mut self, at: usize, set: &TraceFileset, least: u64) {
         let _ = writeln!(self.text, "# {}", set.about);
-        let size = self.value(&Value::sizes(&mut set.sizes.clone(), least));
-        let percent = (set.first * 100 / set.entries).clamp(1, 100);
-        let entries = set.first * 100 / percent;
+        let size = self.write_value(&SampledValue::from_sizes(&mut set.sizes.clone(), least));
+        // `prealloc` has whole percents only: the number of entries is corrected, so that the right
+        // number of files is there at first.
+        let percent = (set.initial_files * 100 / set.entries).clamp(1, 100);
+        let entries = set.initial_files * 100 / percent;
         let _ = writeln!(self.text, "set $files{at}={entries}");
-        // In one directory is what is fewer than its width.
+        // Filebench makes one directory for entries that are fewer than its width.
         let (width, gamma) = if set.flat {
             (1_000_000, ",dirgamma=0")
         } else {
@@ -228,28 +272,34 @@ impl Out {
         };
         let _ = writeln!(
             self.text,
-            "define fileset name=set{at},path=$dir,entries=$files{at},size={size},dirwidth={width}{gamma},prealloc={percent}"
+            "define fileset \
+             name=set{at},path=$dir,entries=$files{at},size={size},\
+             dirwidth={width}{gamma},prealloc={percent}"
         );
-        if set.leaves > 0 {
+        // Directories that come and go live in a set of their own, half of them there at first.
+        if set.leaf_dirs > 0 {
             let _ = writeln!(
                 self.text,
-                "define fileset name=dirs{at},path=$dir,entries=1,leafdirs={},dirwidth={},prealloc=50",
-                set.leaves,
+                "define fileset \
+                 name=dirs{at},path=$dir,entries=1,leafdirs={},dirwidth={},prealloc=50",
+                set.leaf_dirs,
                 set.width.max(20)
             );
         }
-        if let Some(pick) = &set.pick {
-            let pick = self.value(pick);
+        // The variable is set beside the fileset, and drawn anew for each file that is opened.
+        if let Some(pick) = &set.choice {
+            let pick = self.write_value(pick);
             let _ = writeln!(self.text, "set $pick{at}={pick}");
         }
         self.text.push('\n');
     }
 
-    fn shape(&mut self, at: usize, shape: &Shape, set: &Set) {
+    fn write_shape(&mut self, at: usize, shape: &VisitShape, set: &TraceFileset) {
+        // Values are written before the flowop, because drawn ones become variables there.
         let parts: Vec<[String; 2]> = shape
             .parts
             .iter()
-            .map(|part| [&part.times, &part.sizes].map(|value| self.value(value)))
+            .map(|part| [&part.times, &part.sizes].map(|value| self.write_value(value)))
             .collect();
         let _ = writeln!(self.text, "# {} visits", shape.count);
         let _ = writeln!(
@@ -258,12 +308,14 @@ impl Out {
         );
         let files = shape.set;
         // Drawn anew for each file that is opened.
-        let from = if set.pick.is_some() {
+        let from = if set.choice.is_some() {
             format!("filesetname=set{files},indexed=$pick{files}")
         } else {
             format!("filesetname=set{files}")
         };
         // A file that is kept open has a slot of its own, by set.
+        // Kept slots are spread over the slots that can be named; slot 1 is for files that are
+        // opened and closed.
         let slot = if shape.opens {
             1
         } else {
@@ -273,11 +325,12 @@ impl Out {
             && shape
                 .parts
                 .first()
-                .is_none_or(|part| part.step != Step::Create)
+                .is_none_or(|part| part.step != VisitStep::Create)
         {
             let _ = writeln!(self.text, "  flowop openfile name=open,{from},fd={slot}");
         }
-        for (number, (Part { step, .. }, [times, size])) in
+        // Steps follow in the order in which they were first seen in the visit.
+        for (number, (ShapeStep { step, .. }, [times, size])) in
             shape.parts.iter().zip(&parts).enumerate()
         {
             let fd = if shape.opens {
@@ -286,22 +339,31 @@ impl Out {
                 format!("{from},fd={slot}")
             };
             let what = match step {
-                Step::Create => format!("createfile name=make,filesetname=set{files},fd={slot}"),
-                Step::ReadWhole => format!("readwholefile name=read{number},{fd},iosize={size}"),
-                Step::Read => format!("read name=read{number},{fd},iosize={size}"),
-                Step::ReadRandom => format!("read name=read{number},{fd},iosize={size},random"),
-                Step::Append => format!("appendfile name=append{number},{fd},iosize={size}"),
-                Step::Write => format!("write name=write{number},{fd},iosize={size}"),
-                Step::WriteRandom => format!("write name=write{number},{fd},iosize={size},random"),
-                Step::Fsync => format!("fsync name=fsync{number},{fd}"),
-                Step::Stat if shape.opens => format!("statfile name=stat{number},{fd}"),
-                Step::Stat => format!("statfile name=stat{number},{from}"),
-                Step::Delete => format!("deletefile name=delete,filesetname=set{files}"),
-                Step::List => format!("listdir name=ls,filesetname=set{files}"),
-                Step::MakeDir => format!("makedir name=makedir,filesetname=dirs{files}"),
-                Step::RemoveDir => format!("removedir name=removedir,filesetname=dirs{files}"),
+                VisitStep::Create => {
+                    format!("createfile name=make,filesetname=set{files},fd={slot}")
+                }
+                VisitStep::ReadWhole => {
+                    format!("readwholefile name=read{number},{fd},iosize={size}")
+                }
+                VisitStep::Read => format!("read name=read{number},{fd},iosize={size}"),
+                VisitStep::ReadRandom => {
+                    format!("read name=read{number},{fd},iosize={size},random")
+                }
+                VisitStep::Append => format!("appendfile name=append{number},{fd},iosize={size}"),
+                VisitStep::Write => format!("write name=write{number},{fd},iosize={size}"),
+                VisitStep::WriteRandom => {
+                    format!("write name=write{number},{fd},iosize={size},random")
+                }
+                VisitStep::Fsync => format!("fsync name=fsync{number},{fd}"),
+                VisitStep::Stat if shape.opens => format!("statfile name=stat{number},{fd}"),
+                VisitStep::Stat => format!("statfile name=stat{number},{from}"),
+                VisitStep::Delete => format!("deletefile name=delete,filesetname=set{files}"),
+                VisitStep::List => format!("listdir name=ls,filesetname=set{files}"),
+                VisitStep::MakeDir => format!("makedir name=makedir,filesetname=dirs{files}"),
+                VisitStep::RemoveDir => format!("removedir name=removedir,filesetname=dirs{files}"),
             };
-            let iters = if *step == Step::Create || times == "1" {
+            // A file is created once in a visit, and one call is the default.
+            let iters = if *step == VisitStep::Create || times == "1" {
                 String::new()
             } else {
                 format!(",iters={times}")

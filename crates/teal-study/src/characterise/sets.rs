@@ -1,24 +1,26 @@
-//! Files to sets: below one directory, at random or not, or a single one that all turn to.
+//! Assigns files to sets: those below one directory, those used at random places, and single files
+//! that all threads use.
 
-use super::Step;
-use super::survey::Survey;
-use super::table::Value;
-use super::visits::{Seen, Visit};
+use super::VisitStep;
+use super::survey::TreeSurvey;
+use super::table::SampledValue;
+use super::visits::{FileVisit, ObservedTrace};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Directories at the top that have sets of their own; what is below others is one.
+/// Limits the directories at the top that have sets of their own; files below the others form one
+/// set.
 const TOPS_MAX: usize = 8;
-/// Single files that are sets of their own, how many times the visits of their neighbours they have
-/// at least, and which part of all.
+/// Limits the single files that are sets of their own. Such a file has at least this many times the
+/// visits of its neighbours, and this part of all visits.
 const HOT_MAX: usize = 4;
 const HOT_TIMES: u64 = 10;
 const HOT_PART: u64 = 50;
-/// Visits for each file that was visited, from which on it can be told how they are spread.
+/// Visits for each visited file from which on their distribution can be told.
 const TOLD_FROM: u64 = 4;
 
-/// Which files are a set.
+/// Identifies a set of files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
+struct SetKey {
     top: Vec<u8>,
     random: bool,
     hot: Option<u64>,
@@ -26,59 +28,59 @@ struct Key {
 
 /// A set.
 #[derive(Debug)]
-pub(super) struct Set {
-    /// What is in it, for people.
+pub(super) struct TraceFileset {
+    /// Describes the content of the set for people.
     pub(super) about: String,
-    /// There at the beginning.
-    pub(super) first: u64,
-    /// First, and those that come.
+    /// Files that are there at the beginning.
+    pub(super) initial_files: u64,
+    /// All files: those at the beginning and those that come.
     pub(super) entries: u64,
     pub(super) sizes: Vec<u64>,
-    /// Files in a directory.
+    /// Files in a directory on average.
     pub(super) width: u64,
-    /// All are in one.
+    /// Is true when all files lie in one directory.
     pub(super) flat: bool,
-    /// Which file is visited, where that is not even.
-    pub(super) pick: Option<Value>,
+    /// Draws the file to be visited, where visits are not even.
+    pub(super) choice: Option<SampledValue>,
     /// Directories that come and go.
-    pub(super) leaves: u64,
+    pub(super) leaf_dirs: u64,
 }
 
-/// All sets.
+/// Holds all sets.
 #[derive(Debug)]
-pub(super) struct Sets {
-    pub(super) sets: Vec<Set>,
-    of: HashMap<u64, usize>,
+pub(super) struct TraceFilesets {
+    pub(super) sets: Vec<TraceFileset>,
+    set_by_object: HashMap<u64, usize>,
 }
 
-impl Sets {
-    /// The set of a visit's file.
-    pub(super) fn of(&self, visit: &Visit) -> Option<usize> {
-        self.of.get(&visit.object).copied()
+impl TraceFilesets {
+    /// Returns the set of a visit's file.
+    pub(super) fn set_of(&self, visit: &FileVisit) -> Option<usize> {
+        self.set_by_object.get(&visit.object).copied()
     }
 }
 
-/// What visits make of a file.
+/// Counts the calls on a file by their kind.
 #[derive(Debug, Default, Clone, Copy)]
-struct Use {
+struct FileUse {
     visits: u64,
     random: u64,
     ordered: u64,
 }
 
-fn has(visit: &Visit, step: Step) -> bool {
+fn has_step(visit: &FileVisit, step: VisitStep) -> bool {
     visit.steps.iter().any(|(of, _)| *of == step)
 }
 
-fn uses(seen: &Seen) -> BTreeMap<u64, Use> {
-    let mut uses: BTreeMap<u64, Use> = BTreeMap::new();
+fn count_uses(seen: &ObservedTrace) -> BTreeMap<u64, FileUse> {
+    let mut uses: BTreeMap<u64, FileUse> = BTreeMap::new();
     for visit in &seen.visits {
         let used = uses.entry(visit.object).or_default();
         used.visits += 1;
         for (step, done) in &visit.steps {
             match step {
-                Step::ReadRandom | Step::WriteRandom => used.random += done.times,
-                Step::Read | Step::ReadWhole | Step::Write | Step::Append => {
+                VisitStep::ReadRandom | VisitStep::WriteRandom => used.random += done.times,
+                VisitStep::Read | VisitStep::ReadWhole | VisitStep::Write | VisitStep::Append => {
                     used.ordered += done.times
                 }
                 _ => {}
@@ -88,18 +90,20 @@ fn uses(seen: &Seen) -> BTreeMap<u64, Use> {
     uses
 }
 
-/// By object: the set that it is in.
-fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
+/// Returns the set of each object.
+fn assign_keys(seen: &ObservedTrace, uses: &BTreeMap<u64, FileUse>) -> BTreeMap<u64, SetKey> {
     let mut by_top: BTreeMap<&[u8], [u64; 2]> = BTreeMap::new();
     let top = |object: &u64| seen.places.get(object).map_or(&b""[..], |top| top);
     for (object, used) in uses {
         let sums = by_top.entry(top(object)).or_default();
+        // Files and visits below each directory at the top.
         *sums = [sums[0] + 1, sums[1] + used.visits];
     }
     let mut tops: Vec<_> = by_top
         .iter()
         .map(|(top, [_, visits])| (*visits, *top))
         .collect();
+    // The directories with the most visits keep their names; the rest is one set.
     tops.sort_unstable_by(|a, b| b.cmp(a));
     let kept: BTreeSet<&[u8]> = tops.iter().take(TOPS_MAX).map(|(_, top)| *top).collect();
     let all = seen.visits.len() as u64;
@@ -107,6 +111,7 @@ fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
         .iter()
         .map(|(object, used)| (used.visits, *object))
         .collect();
+    // A hot file needs neighbours to be compared with, and enough visits to matter at all.
     hot.retain(|(visits, object)| {
         let [objects, of_top] = by_top[top(object)];
         !seen.dirs.contains(object)
@@ -116,10 +121,10 @@ fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
     });
     hot.sort_unstable_by(|a, b| b.cmp(a));
     hot.truncate(HOT_MAX);
-    let key = |(object, used): (&u64, &Use)| {
+    let key = |(object, used): (&u64, &FileUse)| {
         let place = top(object);
         let is_hot = hot.iter().any(|(_, other)| other == object);
-        let key = Key {
+        let key = SetKey {
             top: if kept.contains(place) {
                 place.to_vec()
             } else {
@@ -130,14 +135,19 @@ fn keys(seen: &Seen, uses: &BTreeMap<u64, Use>) -> BTreeMap<u64, Key> {
         };
         (*object, key)
     };
+    debug_assert!(
+        hot.len() <= HOT_MAX,
+        "more hot files than there may be sets of them"
+    );
     uses.iter().map(key).collect()
 }
 
-/// All files as sets.
-pub(super) fn sets(seen: &Seen, survey: &Survey) -> Sets {
-    let uses = uses(seen);
-    let keys = keys(seen, &uses);
-    let mut numbers: BTreeMap<&Key, usize> = keys.values().map(|key| (key, 0)).collect();
+/// Groups all files into sets.
+pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFilesets {
+    let uses = count_uses(seen);
+    let keys = assign_keys(seen, &uses);
+    // Sets are numbered in the order of their keys, so that the script is repeatable.
+    let mut numbers: BTreeMap<&SetKey, usize> = keys.values().map(|key| (key, 0)).collect();
     numbers
         .values_mut()
         .enumerate()
@@ -145,19 +155,21 @@ pub(super) fn sets(seen: &Seen, survey: &Survey) -> Sets {
     let mut members: Vec<Vec<u64>> = vec![Vec::new(); numbers.len()];
     keys.iter()
         .for_each(|(object, key)| members[numbers[key]].push(*object));
-    // What nobody turned to is beside what somebody did.
+    // Files of the survey that the trace did not touch join the set of their directory, if there is
+    // one: they make its tree as large as it was.
     for (object, (_, top)) in survey
         .files
         .iter()
         .filter(|(object, _)| !keys.contains_key(object))
     {
         let of = |random| {
-            numbers.get(&Key {
+            numbers.get(&SetKey {
                 top: top.clone(),
                 random,
                 hot: None,
             })
         };
+        // Files without a visit are not in `keys`: nothing will ask for their set.
         if let Some(at) = of(false).or_else(|| of(true)) {
             members[*at].push(*object);
         }
@@ -166,41 +178,44 @@ pub(super) fn sets(seen: &Seen, survey: &Survey) -> Sets {
         .iter()
         .map(|(object, key)| (*object, numbers[key]))
         .collect();
-    let mut counts = vec![Counts::default(); numbers.len()];
+    // Each set knows how many files came and went, to leave room for them.
+    let mut counts = vec![SetTurnover::default(); numbers.len()];
     seen.visits
         .iter()
-        .for_each(|visit| counts[of[&visit.object]].add(visit));
-    let make =
-        |(key, at): (&&Key, &usize)| set(key, &members[*at], counts[*at], (seen, survey), &uses);
-    Sets {
+        .for_each(|visit| counts[of[&visit.object]].count_visit(visit));
+    let make = |(key, at): (&&SetKey, &usize)| {
+        build_set(key, &members[*at], counts[*at], (seen, survey), &uses)
+    };
+    TraceFilesets {
         sets: numbers.iter().map(make).collect(),
-        of,
+        set_by_object: of,
     }
 }
 
-/// Comings and goings.
+/// Counts files and directories that came and went.
 #[derive(Debug, Default, Clone, Copy)]
-struct Counts {
+struct SetTurnover {
     created: u64,
     deleted: u64,
     dirs: u64,
 }
 
-impl Counts {
-    fn add(&mut self, visit: &Visit) {
-        self.created += u64::from(has(visit, Step::Create));
-        self.deleted += u64::from(has(visit, Step::Delete));
-        self.dirs += u64::from(has(visit, Step::MakeDir) || has(visit, Step::RemoveDir));
+impl SetTurnover {
+    fn count_visit(&mut self, visit: &FileVisit) {
+        self.created += u64::from(has_step(visit, VisitStep::Create));
+        self.deleted += u64::from(has_step(visit, VisitStep::Delete));
+        self.dirs +=
+            u64::from(has_step(visit, VisitStep::MakeDir) || has_step(visit, VisitStep::RemoveDir));
     }
 }
 
-fn set(
-    key: &Key,
+fn build_set(
+    key: &SetKey,
     members: &[u64],
-    counts: Counts,
-    (seen, survey): (&Seen, &Survey),
-    uses: &BTreeMap<u64, Use>,
-) -> Set {
+    counts: SetTurnover,
+    (seen, survey): (&ObservedTrace, &TreeSurvey),
+    uses: &BTreeMap<u64, FileUse>,
+) -> TraceFileset {
     let size = |object: &u64| match survey.files.get(object) {
         Some((size, _)) => Some(*size),
         None => seen.sizes.get(object).copied(),
@@ -210,26 +225,30 @@ fn set(
         .copied()
         .filter(|object| !seen.made.contains(object))
         .collect();
-    // A directory that is listed is a member too; it has no size.
+    // A listed directory is a member too, but it has no size.
     let mut sizes: Vec<u64> = old.iter().filter_map(size).collect();
     let mut first = sizes.len() as u64;
+    // A set with no file at the beginning takes its sizes from the files that came.
     if sizes.is_empty() {
         sizes = members.iter().filter_map(size).collect();
     }
-    let Counts {
+    let SetTurnover {
         created,
         deleted,
         dirs,
     } = counts;
     let moves = created + deleted > 0;
     if moves {
-        // As many that a thread finds one, whatever the others have taken.
+        // Enough files for each thread to find one, however many the others have taken.
         first = first.max(2 * seen.threads);
     }
     let first = first.max(1);
+    // Room for the files that come: a quarter, ten for each thread, and twenty times the growth.
     let more = (first / 4)
         .max(10 * seen.threads)
         .max(20 * created.saturating_sub(deleted));
+    // The survey counted directories before the recording; without one the trace's parents stand
+    // in.
     let holders = match survey.holders.get(&key.top) {
         Some(holders) => *holders,
         None => members
@@ -239,6 +258,7 @@ fn set(
             .len() as u64,
     };
     let holders = holders.max(1);
+    // Names come from foreign programs: a line break would end the comment in the script.
     let name = String::from_utf8_lossy(&key.top).replace(['\n', '\r'], "?");
     let place = if name.is_empty() {
         "files at the top".to_owned()
@@ -250,15 +270,20 @@ fn set(
         (None, true) => format!("{place}, visited at random places"),
         (None, false) => place,
     };
-    Set {
+    debug_assert!(
+        first >= 1 && holders >= 1,
+        "a set has a file and a directory at least"
+    );
+    // A set without comings and goings needs no further entries.
+    TraceFileset {
         about,
-        first,
+        initial_files: first,
         entries: if moves { first + more } else { first },
         sizes,
         width: (first / holders).max(1),
         flat: holders == 1,
-        pick: (!moves).then(|| pick(&old, uses)).flatten(),
-        leaves: if dirs == 0 {
+        choice: (!moves).then(|| skewed_choice(&old, uses)).flatten(),
+        leaf_dirs: if dirs == 0 {
             0
         } else {
             (4 * dirs).max(20 * seen.threads)
@@ -266,9 +291,9 @@ fn set(
     }
 }
 
-/// Returns which of the files is visited, if few are much more often than others: their places by
-/// tenths of the visits.
-fn pick(files: &[u64], uses: &BTreeMap<u64, Use>) -> Option<Value> {
+/// Returns the distribution of visits over the files, if some files are visited much more often
+/// than others. Its rows are the ranks that hold a tenth of the visits each.
+fn skewed_choice(files: &[u64], uses: &BTreeMap<u64, FileUse>) -> Option<SampledValue> {
     let mut visits: Vec<u64> = files
         .iter()
         .map(|object| uses.get(object).map_or(0, |used| used.visits))
@@ -277,16 +302,19 @@ fn pick(files: &[u64], uses: &BTreeMap<u64, Use>) -> Option<Value> {
     let all: u64 = visits.iter().sum();
     let visited = visits.iter().filter(|visits| **visits > 0).count();
     let fifth: u64 = visits.iter().take(visited / 5).sum();
+    // Too few visits to tell, or visits that are nearly even.
     if all < TOLD_FROM * visited as u64 || (visited * 2 > files.len() && fifth * 5 < all * 2) {
         return None;
     }
     let (mut rows, mut from, mut sum) = (Vec::new(), 0, 0);
     for (rank, count) in visits.iter().enumerate() {
+        // A row ends where another tenth of all visits is reached.
         sum += count;
         while rows.len() < 10 && sum * 10 >= all * (rows.len() as u64 + 1) {
             rows.push([10, from, rank as u64 + 1]);
             from = (rank as u64 + 1).min(visited as u64 - 1);
         }
     }
-    Some(Value::Table(rows))
+    debug_assert_eq!(rows.len(), 10, "each tenth of the visits has a row");
+    Some(SampledValue::Table(rows))
 }

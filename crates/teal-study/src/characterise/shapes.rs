@@ -1,69 +1,79 @@
-//! Visits that do the same kinds of things to files of the same set.
+//! Groups visits that do the same kinds of things to files of the same set.
 
-use super::Step;
-use super::sets::Sets;
-use super::table::Value;
-use super::visits::Seen;
+use super::VisitStep;
+use super::sets::TraceFilesets;
+use super::table::SampledValue;
+use super::visits::ObservedTrace;
 use std::collections::BTreeMap;
 
-/// Shapes that a script has at most.
+/// Limits the shapes of a script.
 const SHAPES_MAX: usize = 60;
-/// A shape is left out that has less than one of so many visits, and of so many calls.
+/// A shape is left out if it has less than one in this number of visits, and of calls.
 const RARE: u64 = 1000;
-/// Sizes of calls that are kept for a distribution.
+/// Limits the sizes of calls that are kept for a distribution.
 const SIZES_MAX: usize = 20_000;
 
-/// What is done to a file.
+/// Describes one kind of call in a shape.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) step: Step,
-    /// How often in a visit.
-    pub(super) times: Value,
-    /// Bytes of each time.
-    pub(super) sizes: Value,
+pub(super) struct ShapeStep {
+    pub(super) step: VisitStep,
+    /// Number of calls in a visit.
+    pub(super) times: SampledValue,
+    /// Bytes of each call.
+    pub(super) sizes: SampledValue,
 }
 
 /// A shape.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct VisitShape {
     pub(super) set: usize,
     pub(super) opens: bool,
-    pub(super) parts: Vec<Part>,
-    /// Visits.
+    pub(super) parts: Vec<ShapeStep>,
+    /// Number of visits.
     pub(super) count: u64,
-    /// How often in a round, and each of these times. The commonest is done once, so that rounds
-    /// are short and shapes are mixed from the beginning.
-    pub(super) times: [Value; 2],
+    /// Probability of the shape in a round, and of a second draw after it. The commonest shape is
+    /// done once, so that rounds are short and shapes are mixed from the beginning.
+    pub(super) times: [SampledValue; 2],
 }
 
 #[derive(Debug, Default)]
-struct Sum {
+struct ShapeSum {
     count: u64,
-    /// The first of them.
+    /// Place of the first visit of this shape.
     first: usize,
-    /// By step: times, and sizes.
+    /// Number of calls and their sizes, by step.
     parts: Vec<(u64, Vec<u64>)>,
 }
 
-impl Sum {
-    fn calls(&self) -> u64 {
+impl ShapeSum {
+    fn count_calls(&self) -> u64 {
         self.parts.iter().map(|(times, _)| times).sum()
     }
 }
 
-/// The shapes of some visits, in the order in which they were first met.
-pub(super) fn shapes(seen: &Seen, sets: &Sets, visits: &[usize]) -> Vec<Shape> {
-    let mut sums: BTreeMap<(usize, bool, Vec<Step>), Sum> = BTreeMap::new();
+/// Identifies a shape: its set, whether its visits open the file, and their steps.
+type ShapeKey = (usize, bool, Vec<VisitStep>);
+
+/// Sums up the visits of each shape.
+fn sum_by_shape(
+    seen: &ObservedTrace,
+    sets: &TraceFilesets,
+    visits: &[usize],
+) -> BTreeMap<ShapeKey, ShapeSum> {
+    let mut sums: BTreeMap<ShapeKey, ShapeSum> = BTreeMap::new();
     for (at, visit) in visits.iter().map(|at| (*at, &seen.visits[*at])) {
-        let Some(set) = sets.of(visit) else { continue };
-        let steps: Vec<Step> = visit.steps.iter().map(|(step, _)| *step).collect();
+        let Some(set) = sets.set_of(visit) else {
+            continue;
+        };
+        let steps: Vec<VisitStep> = visit.steps.iter().map(|(step, _)| *step).collect();
         let sum = sums
             .entry((set, visit.opens, steps))
-            .or_insert_with(|| Sum {
+            .or_insert_with(|| ShapeSum {
                 first: at,
-                ..Sum::default()
+                ..ShapeSum::default()
             });
         sum.count += 1;
+        // All visits of a shape have the same steps, so the lists have the same length.
         sum.parts.resize_with(visit.steps.len(), Default::default);
         for ((times, sizes), (_, done)) in sum.parts.iter_mut().zip(&visit.steps) {
             *times += done.times;
@@ -72,34 +82,65 @@ pub(super) fn shapes(seen: &Seen, sets: &Sets, visits: &[usize]) -> Vec<Shape> {
             }
         }
     }
+    sums
+}
+
+/// Makes a shape of the sum of its visits; `most` is the count of the commonest shape.
+fn make_shape((set, opens, steps): ShapeKey, sum: ShapeSum, most: f64) -> VisitShape {
+    let count = sum.count;
+    let parts = steps.into_iter().zip(sum.parts);
+    VisitShape {
+        set,
+        opens,
+        parts: parts
+            .map(|(step, (times, sizes))| make_step(step, times as f64 / count as f64, sizes))
+            .collect(),
+        count,
+        times: SampledValue::with_probability(count as f64 / most),
+    }
+}
+
+/// Makes a step with its mean number of calls and their sizes.
+fn make_step(step: VisitStep, mean: f64, mut sizes: Vec<u64>) -> ShapeStep {
+    ShapeStep {
+        step,
+        times: SampledValue::with_mean(mean),
+        sizes: match step {
+            // A whole file is asked for with one size, and a random place must have room for one.
+            VisitStep::ReadWhole => {
+                SampledValue::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1))
+            }
+            VisitStep::ReadRandom | VisitStep::WriteRandom => {
+                let mean = sizes.iter().sum::<u64>() / sizes.len().max(1) as u64;
+                SampledValue::Fixed(mean.max(1))
+            }
+            _ => SampledValue::from_sizes(&mut sizes, 1),
+        },
+    }
+}
+
+/// Returns the shapes of some visits, in the order in which they were first met.
+pub(super) fn find_shapes(
+    seen: &ObservedTrace,
+    sets: &TraceFilesets,
+    visits: &[usize],
+) -> Vec<VisitShape> {
+    let sums = sum_by_shape(seen, sets, visits);
     let all: u64 = sums.values().map(|sum| sum.count).sum();
-    let calls: u64 = sums.values().map(Sum::calls).sum();
-    let is_rare = |sum: &Sum| sum.count * RARE < all && sum.calls() * RARE < calls;
+    let calls: u64 = sums.values().map(ShapeSum::count_calls).sum();
+    // A shape with few visits can still have most of the calls.
+    let is_rare = |sum: &ShapeSum| sum.count * RARE < all && sum.count_calls() * RARE < calls;
     let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| !is_rare(sum)).collect();
     sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.count));
     sums.truncate(SHAPES_MAX);
     let most = sums.first().map_or(1, |(_, sum)| sum.count) as f64;
     sums.sort_by_key(|(_, sum)| sum.first);
-    let shape = |((set, opens, steps), sum): ((usize, bool, Vec<Step>), Sum)| {
-        let part = |(step, (times, mut sizes)): (Step, (u64, Vec<u64>))| Part {
-            step,
-            times: Value::around(times as f64 / sum.count as f64),
-            sizes: match step {
-                // One size that is asked for, and one that every place has room for.
-                Step::ReadWhole => Value::Fixed(sizes.iter().copied().max().unwrap_or(1).max(1)),
-                Step::ReadRandom | Step::WriteRandom => {
-                    Value::Fixed((sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1))
-                }
-                _ => Value::sizes(&mut sizes, 1),
-            },
-        };
-        Shape {
-            set,
-            opens,
-            parts: steps.into_iter().zip(sum.parts).map(part).collect(),
-            count: sum.count,
-            times: Value::part(sum.count as f64 / most),
-        }
-    };
-    sums.into_iter().map(shape).collect()
+    debug_assert!(
+        most >= 1.0 || sums.is_empty(),
+        "a shape has at least one visit"
+    );
+    let shapes = sums.into_iter();
+    shapes
+        .map(|(key, sum)| make_shape(key, sum, most))
+        .collect()
 }

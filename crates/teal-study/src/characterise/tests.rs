@@ -1,27 +1,27 @@
 //! Traces whose workload is known, and the scripts they come to.
 
 use super::*;
-use crate::wml::parse;
-use crate::workload::{Options, Plan, plan};
+use crate::wml::parse_script;
+use crate::workload::{WorkloadOptions, WorkloadPlan, plan_script};
 use std::fmt::Write as _;
 use teal_trace::TextReader;
 
 /// Characterises a trace in text, and plans what comes of it: it must be sound.
 #[track_caller]
-fn planned(trace: &str) -> (Character, Plan) {
+fn planned(trace: &str) -> (CharacterisedWorkload, WorkloadPlan) {
     let items = TextReader::new(trace.as_bytes())
         .unwrap()
         .map(|item| item.unwrap());
-    let character = characterise(items, &Survey::default(), "a test").unwrap();
-    let script = parse("t.wml", &character.script, &mut |_| Err("no".into()));
+    let character = characterise_trace(items, &TreeSurvey::default(), "a test").unwrap();
+    let script = parse_script("t.wml", &character.script, &mut |_| Err("no".into()));
     let script = script.unwrap_or_else(|error| panic!("{error}\n{}", character.script));
-    let plan = plan(&script, Options::new("/lab"))
+    let plan = plan_script(&script, WorkloadOptions::new("/lab"))
         .unwrap_or_else(|error| panic!("{error}\n{}", character.script));
     (character, plan)
 }
 
 /// The flowops of the only kind of thread, by name of the composite one.
-fn flowops(plan: &Plan) -> Vec<String> {
+fn flowops(plan: &WorkloadPlan) -> Vec<String> {
     plan.processes[0].threads[0]
         .ops
         .iter()
@@ -289,8 +289,8 @@ fn nothing_comes_of_nothing() {
         .unwrap()
         .map(|item| item.unwrap());
     assert_eq!(
-        characterise(idle, &Survey::default(), "idle").unwrap_err(),
-        NoCharacter::Idle
+        characterise_trace(idle, &TreeSurvey::default(), "idle").unwrap_err(),
+        CharacteriseError::Idle
     );
 }
 

@@ -1,100 +1,63 @@
-//! Events to visits: what one thread does with one file, until it closes it or turns to another.
+//! Turns events into visits: the calls of one thread on one file, until it closes the file or turns
+//! to another.
 //!
 //! # Guarantees
-//! 1. Every read, write, creation, removal, sync and listing that succeeded is in exactly one
-//!    visit; what else succeeded is counted as lost, but for names that were looked up.
+//! 1. Each read, write, creation, removal, sync and listing that succeeded is in exactly one visit.
+//!    Other successful operations, except lookups of names, are counted as lost.
 
 mod calls;
+mod observed;
 
-use super::Step;
-use super::survey::{Survey, top};
-use calls::Calls;
+use super::VisitStep;
+use super::survey::{TreeSurvey, top_directory};
+use calls::VisitCalls;
+use observed::mean_concurrency;
+pub(super) use observed::{FileVisit, ObservedTrace, StepCalls};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
-use teal_trace::{Action, Event, Item, Outcome, Paths, Text};
+use teal_trace::{Action, EventOutcome, PathTracker, Text, TraceEvent, TraceItem};
 
-/// Visits that are remembered; what comes after is not looked at.
+/// Limits the visits that are remembered; later events are ignored.
 const VISITS_MAX: usize = 4_000_000;
-/// A file that a thread comes back to more often after others is kept open; from then on each
-/// return is a visit of its own.
+/// A thread that comes back to a file more often than this after others keeps the file open. From
+/// then on each return is a visit of its own.
 const RETURNS_MAX: u32 = 4;
-/// Where nothing tells of openings, a longer pause ends a visit, and so many calls at random places
-/// do: else one that goes on for hours would be one visit.
+/// Without openings in the trace, a longer pause ends a visit, and so does this number of calls at
+/// random places. Otherwise a visit could go on for hours.
 const PAUSE: Duration = Duration::from_secs(1);
 const RANDOM_MAX: u64 = 16;
 
-/// What was done in a step of a visit.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Done {
-    /// How often.
-    pub(super) times: u64,
-    /// Bytes of each time; of whole files what a call asked for.
-    pub(super) sizes: Vec<u64>,
-}
-
-/// A visit.
+/// Holds the state of a visit that goes on.
 #[derive(Debug)]
-pub(super) struct Visit {
-    pub(super) object: u64,
-    /// The thread; 0 if that is not known.
-    pub(super) process: u32,
-    /// It begins with an opening and ends with a closing.
-    pub(super) opens: bool,
-    /// Each kind once, in the order in which they began.
-    pub(super) steps: Vec<(Step, Done)>,
-}
-
-/// What a trace comes to.
-#[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) visits: Vec<Visit>,
-    /// By object: the directory at the top that it is below, as far as that is known.
-    pub(super) places: HashMap<u64, Vec<u8>>,
-    /// The directories that files are in.
-    pub(super) parents: HashMap<u64, u64>,
-    /// Sizes at the beginning, as far as the trace tells.
-    pub(super) sizes: HashMap<u64, u64>,
-    /// What was made meanwhile.
-    pub(super) made: HashSet<u64>,
-    pub(super) dirs: HashSet<u64>,
-    pub(super) lost: BTreeMap<&'static str, u64>,
-    pub(super) threads: u64,
-    /// By thread: first and last heard of.
-    pub(super) lives: HashMap<u32, [Duration; 2]>,
-    pub(super) length: Duration,
-    pub(super) tells_openings: bool,
-}
-
-/// A visit that goes on.
-#[derive(Debug)]
-struct Going {
+struct OngoingVisit {
     visit: usize,
     process: u32,
-    calls: Calls,
-    /// When it was last heard of.
+    calls: VisitCalls,
+    /// Time of its last event.
     at: Duration,
-    /// Its opening was seen.
+    /// Is true when the trace told its opening.
     opened: bool,
     returns: u32,
 }
 
-/// Follows a trace.
-pub(super) struct Follower<'a> {
-    survey: &'a Survey,
-    paths: Paths,
-    seen: Seen,
-    /// Sizes now.
+/// Follows a trace event by event.
+pub(super) struct VisitTracker<'a> {
+    survey: &'a TreeSurvey,
+    paths: PathTracker,
+    seen: ObservedTrace,
+    /// Size of each object at this point of the trace.
     sizes: HashMap<u64, u64>,
     dirs: HashSet<u64>,
-    /// By object, the oldest first.
-    going: HashMap<u64, Vec<Going>>,
-    /// What each thread did last: object and visit.
+    /// Visits that go on, by object, the oldest first.
+    going: HashMap<u64, Vec<OngoingVisit>>,
+    /// Object and visit of the last call of each thread.
     last: HashMap<u32, (u64, usize)>,
 }
 
-impl<'a> Follower<'a> {
-    pub(super) fn new(survey: &'a Survey) -> Self {
-        let seen = Seen {
+impl<'a> VisitTracker<'a> {
+    pub(super) fn new(survey: &'a TreeSurvey) -> Self {
+        // Everything is unknown at first; one thread is the least that can be.
+        let seen = ObservedTrace {
             visits: Vec::new(),
             places: HashMap::new(),
             parents: HashMap::new(),
@@ -109,8 +72,9 @@ impl<'a> Follower<'a> {
         };
         Self {
             survey,
-            paths: Paths::default(),
+            paths: PathTracker::default(),
             seen,
+            // The survey gives the sizes before the first event.
             sizes: survey
                 .files
                 .iter()
@@ -122,22 +86,25 @@ impl<'a> Follower<'a> {
         }
     }
 
-    pub(super) fn follow(&mut self, item: &Item) {
+    pub(super) fn follow_item(&mut self, item: &TraceItem) {
         match item {
-            Item::Called(called) => drop(self.dirs.insert(called.parent)),
-            Item::Event(event) if self.seen.visits.len() < VISITS_MAX => self.event(event),
+            TraceItem::Called(called) => drop(self.dirs.insert(called.parent)),
+            TraceItem::Event(event) if self.seen.visits.len() < VISITS_MAX => {
+                self.handle_event(event)
+            }
             _ => {}
         }
-        self.paths.follow(item);
+        self.paths.follow_item(item);
     }
 
-    fn event(&mut self, event: &Event) {
+    fn handle_event(&mut self, event: &TraceEvent) {
         let done = match event.outcome {
-            Outcome::Done(value) => Some(value),
-            Outcome::Unknown => None,
-            Outcome::Failed(_) => return,
+            EventOutcome::Done(value) => Some(value),
+            EventOutcome::Unknown => None,
+            EventOutcome::Failed(_) => return,
         };
         self.seen.length = event.at;
+        // A thread lives from its first to its last event; process 0 is the kernel.
         if event.process != 0 {
             self.seen
                 .lives
@@ -145,49 +112,60 @@ impl<'a> Follower<'a> {
                 .or_insert([event.at; 2])[1] = event.at;
         }
         let object = event.object;
+        // The sizes and directories must be noted even for actions that the language lacks.
         match &event.action {
-            Action::Open {} => self.open(event),
-            Action::Close {} => self.close(object),
+            Action::Open {} => self.on_open(event),
+            Action::Close {} => self.on_close(object),
             Action::Read { offset, length } => {
-                self.read(event, *offset, *length, done.unwrap_or(*length))
+                self.on_read(event, *offset, *length, done.unwrap_or(*length))
             }
-            Action::Write { offset, length } => self.write(event, *offset, done.unwrap_or(*length)),
-            Action::Fsync { .. } if self.dirs.contains(&object) => self.lose(event),
-            Action::Fsync { .. } => self.goes_on(event).step(Step::Fsync, None),
+            Action::Write { offset, length } => {
+                self.on_write(event, *offset, done.unwrap_or(*length))
+            }
+            // A sync of a directory has no word in the language.
+            Action::Fsync { .. } if self.dirs.contains(&object) => self.count_lost(event),
+            Action::Fsync { .. } => self.continue_visit(event).add_step(VisitStep::Fsync, None),
             Action::Truncate { size } => {
                 self.sizes.insert(object, *size);
-                if let Some(going) = self.mine(event.process, object) {
+                if let Some(going) = self.ongoing_visit(event.process, object) {
+                    // The next writes begin at an empty file and are no appends.
                     going.calls.truncated |= *size == 0;
                 }
-                self.lose(event);
+                self.count_lost(event);
             }
-            Action::Create { name } => self.create(event, name, done),
-            Action::Unlink { name } => self.gone(event, (object, name)),
+            Action::Create { name } => self.on_create(event, name, done),
+            Action::Unlink { name } => self.on_name_gone(event, (object, name)),
             Action::Rename {
                 to,
                 new,
                 exchange: false,
                 ..
             } => {
-                self.gone(event, (*to, new));
-                self.lose(event);
+                // A rename removes the file that had the new name; the move itself is lost.
+                self.on_name_gone(event, (*to, new));
+                self.count_lost(event);
             }
             Action::Mkdir { .. } | Action::Rmdir { .. } => {
                 let made = matches!(event.action, Action::Mkdir { .. });
                 self.dirs.insert(object);
                 self.dirs.extend(done.filter(|_| made));
-                self.alone(
+                self.add_single_step(
                     event,
                     object,
-                    if made { Step::MakeDir } else { Step::RemoveDir },
+                    if made {
+                        VisitStep::MakeDir
+                    } else {
+                        VisitStep::RemoveDir
+                    },
                 );
             }
-            Action::Readdir { .. } => self.list(event),
-            Action::Stat {} if !self.dirs.contains(&object) => self.stat(event),
+            Action::Readdir { .. } => self.on_list(event),
+            Action::Stat {} if !self.dirs.contains(&object) => self.on_stat(event),
             Action::Lookup { .. } | Action::Seek { .. } | Action::Mark { .. } | Action::Stat {} => {
             }
-            _ => self.lose(event),
+            _ => self.count_lost(event),
         }
+        // The object of these actions is the directory in which the name lies.
         if matches!(
             event.action,
             Action::Create { .. }
@@ -199,41 +177,44 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn lose(&mut self, event: &Event) {
+    fn count_lost(&mut self, event: &TraceEvent) {
         *self.seen.lost.entry(event.action.word()).or_default() += 1;
     }
 
-    /// Notes what an object is called, while it is called so.
-    fn place(&mut self, object: u64) {
+    /// Notes the directory of an object while its name is known: later the name may be gone.
+    fn note_place(&mut self, object: u64) {
         if self.seen.places.contains_key(&object) {
             return;
         }
         if let Some((_, top)) = self.survey.files.get(&object) {
             self.seen.places.insert(object, top.clone());
-        } else if let Some(mut path) = self.paths.path(object) {
+        } else if let Some(mut path) = self.paths.path_of(object) {
             if self.dirs.contains(&object) {
+                // A directory lies below itself, not beside its files.
                 path.extend(b"/.");
             }
-            self.seen.places.insert(object, top(&path));
+            self.seen.places.insert(object, top_directory(&path));
         }
     }
 
-    /// A new visit of a thread.
-    fn begin(&mut self, event: &Event, object: u64, opened: bool) -> &mut Going {
-        self.place(object);
+    /// Begins a visit of a thread.
+    fn begin_visit(&mut self, event: &TraceEvent, object: u64, opened: bool) -> &mut OngoingVisit {
+        self.note_place(object);
+        // The size before the visit, as a visit may change it.
         if let Some(size) = self.sizes.get(&object) {
             self.seen.sizes.entry(object).or_insert(*size);
         }
         let visit = self.seen.visits.len();
-        self.seen.visits.push(Visit {
+        self.seen.visits.push(FileVisit {
+            // The steps are filled in at the end of the visit.
             object,
             process: event.process,
             opens: opened,
             steps: Vec::new(),
         });
         self.last.insert(event.process, (object, visit));
-        let calls = Calls::default();
-        let going = Going {
+        let calls = VisitCalls::default();
+        let going = OngoingVisit {
             visit,
             process: event.process,
             calls,
@@ -246,13 +227,15 @@ impl<'a> Follower<'a> {
         all.last_mut().expect("it was just put there")
     }
 
-    /// A visit of one step that nothing follows.
-    fn alone(&mut self, event: &Event, object: u64, step: Step) {
-        self.begin(event, object, false).calls.step(step, None);
-        self.settle(object, |_| true);
+    /// Adds a visit of one step, which nothing follows.
+    fn add_single_step(&mut self, event: &TraceEvent, object: u64, step: VisitStep) {
+        self.begin_visit(event, object, false)
+            .calls
+            .add_step(step, None);
+        self.end_visits(object, |_| true);
     }
 
-    fn mine(&mut self, process: u32, object: u64) -> Option<&mut Going> {
+    fn ongoing_visit(&mut self, process: u32, object: u64) -> Option<&mut OngoingVisit> {
         self.going
             .get_mut(&object)?
             .iter_mut()
@@ -260,16 +243,18 @@ impl<'a> Follower<'a> {
             .find(|going| going.process == process)
     }
 
-    /// The visit that an event on a file belongs to: one of its thread, or a new one.
-    fn goes_on(&mut self, event: &Event) -> &mut Calls {
+    /// Returns the visit that an event on a file belongs to: one of its thread, or a new one.
+    fn continue_visit(&mut self, event: &TraceEvent) -> &mut VisitCalls {
         let (object, process) = (event.object, event.process);
         let last = self.last.get(&process).copied();
         let mut fits = None;
-        if let Some(going) = self.mine(process, object) {
+        // Returning from another file shows that this file is kept open.
+        if let Some(going) = self.ongoing_visit(process, object) {
             let returns = last.is_some_and(|(_, visit)| visit != going.visit);
             going.returns += u32::from(returns);
             let paused = !going.opened && event.at.saturating_sub(going.at) > PAUSE;
-            let paused = paused || (!going.opened && going.calls.random() >= RANDOM_MAX);
+            let paused = paused || (!going.opened && going.calls.random_calls() >= RANDOM_MAX);
+            // An opened file may be left a few times before each return counts as a visit.
             if !paused
                 && (if going.opened {
                     going.returns <= RETURNS_MAX
@@ -284,8 +269,9 @@ impl<'a> Follower<'a> {
         let visit = match fits {
             Some(visit) => visit,
             None => {
-                self.settle(object, |going| going.process == process && !going.opened);
-                self.begin(event, object, false).visit
+                // The old visit ends here, because the new one takes its place.
+                self.end_visits(object, |going| going.process == process && !going.opened);
+                self.begin_visit(event, object, false).visit
             }
         };
         self.last.insert(process, (object, visit));
@@ -297,10 +283,10 @@ impl<'a> Follower<'a> {
             .calls
     }
 
-    fn open(&mut self, event: &Event) {
+    fn on_open(&mut self, event: &TraceEvent) {
         self.seen.tells_openings = true;
         let (object, process) = (event.object, event.process);
-        // A path that is opened is looked at first, by the kernel.
+        // The kernel looks at a path before it opens it: that look is not a step of the program.
         if let Some((_, visit)) = self
             .last
             .get(&process)
@@ -309,57 +295,61 @@ impl<'a> Follower<'a> {
             && let Some(all) = self.going.get_mut(&object)
             && let Some(at) = all
                 .iter()
-                .position(|going| going.visit == visit && going.calls.is_just(Step::Stat))
+                .position(|going| going.visit == visit && going.calls.is_just(VisitStep::Stat))
         {
             let looked = all.remove(at);
+            // Earlier looks were the program's own, and stay a visit without an opening.
             if looked.calls.steps[0].1.times > 1 {
                 let mut calls = looked.calls;
                 calls.steps[0].1.times -= 1;
-                self.seen.visits[visit].steps = calls.end(None);
+                self.seen.visits[visit].steps = calls.finish(None);
             }
         }
         if let Some(going) = self
-            .mine(process, object)
+            .ongoing_visit(process, object)
             .filter(|going| !going.opened && going.calls.is_new())
         {
-            // What is made is looked at and opened by the same call.
+            // Creating a file looks at it and opens it in one call, so the opening belongs to the
+            // creation.
             going.calls.steps.truncate(1);
             going.opened = true;
             let visit = going.visit;
             self.seen.visits[visit].opens = true;
             return;
         }
-        self.begin(event, object, true);
+        self.begin_visit(event, object, true);
     }
 
-    /// The visit ends that was opened first: nobody tells whose the closing is.
-    fn close(&mut self, object: u64) {
+    /// Ends the visit that was opened first: a closing does not tell its thread.
+    fn on_close(&mut self, object: u64) {
         self.seen.tells_openings = true;
         let first = self
             .going
             .get(&object)
             .and_then(|all| all.iter().find(|going| going.opened))
             .map(|g| g.visit);
-        self.settle(object, |going| Some(going.visit) == first);
+        self.end_visits(object, |going| Some(going.visit) == first);
     }
 
-    /// Visits of an object end.
-    fn settle(&mut self, object: u64, which: impl Fn(&Going) -> bool) {
+    /// Ends the visits of an object that `which` selects.
+    fn end_visits(&mut self, object: u64, which: impl Fn(&OngoingVisit) -> bool) {
         let Some(all) = self.going.get_mut(&object) else {
             return;
         };
+        // The size of the file decides which reads were of the whole file.
         for going in all.extract_if(.., |going| which(going)) {
-            self.seen.visits[going.visit].steps = going.calls.end(self.sizes.get(&object).copied());
+            self.seen.visits[going.visit].steps =
+                going.calls.finish(self.sizes.get(&object).copied());
         }
         if all.is_empty() {
             self.going.remove(&object);
         }
     }
 
-    fn read(&mut self, event: &Event, offset: u64, asked: u64, got: u64) {
-        self.goes_on(event).read(offset, asked, got);
+    fn on_read(&mut self, event: &TraceEvent, offset: u64, asked: u64, got: u64) {
+        self.continue_visit(event).add_read(offset, asked, got);
         if got > 0 && got < asked {
-            // It ends here.
+            // A short read shows the end of the file.
             self.sizes.insert(event.object, offset.saturating_add(got));
             self.seen
                 .sizes
@@ -368,48 +358,48 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn write(&mut self, event: &Event, offset: u64, length: u64) {
+    fn on_write(&mut self, event: &TraceEvent, offset: u64, length: u64) {
         let size = self.sizes.get(&event.object).copied();
-        self.goes_on(event).write(offset, length, size);
+        self.continue_visit(event).add_write(offset, length, size);
         let end = offset.saturating_add(length);
         let known = self.sizes.entry(event.object).or_insert(end);
         *known = end.max(*known);
     }
 
-    fn create(&mut self, event: &Event, name: &Text, made: Option<u64>) {
+    fn on_create(&mut self, event: &TraceEvent, name: &Text, made: Option<u64>) {
         let Some(object) = made else {
-            return self.lose(event);
+            return self.count_lost(event);
         };
-        if let Some(path) = self.paths.path(event.object) {
+        if let Some(path) = self.paths.path_of(event.object) {
             let path = [&path[..], b"/", name.as_bytes()].concat();
-            self.seen.places.insert(object, top(&path));
+            self.seen.places.insert(object, top_directory(&path));
         }
         self.seen.parents.insert(object, event.object);
         self.seen.made.insert(object);
         self.sizes.insert(object, 0);
-        self.begin(event, object, false)
+        self.begin_visit(event, object, false)
             .calls
-            .step(Step::Create, None);
+            .add_step(VisitStep::Create, None);
     }
 
-    /// A name is gone, or another file has it.
-    fn gone(&mut self, event: &Event, (dir, name): (u64, &Text)) {
+    /// Handles a name that is gone, or that another file has taken.
+    fn on_name_gone(&mut self, event: &TraceEvent, (dir, name): (u64, &Text)) {
         if let Some(object) = self
             .paths
-            .object(dir, name)
+            .object_named(dir, name)
             .filter(|object| !self.dirs.contains(object))
         {
-            self.alone(event, object, Step::Delete);
+            self.add_single_step(event, object, VisitStep::Delete);
         } else if matches!(event.action, Action::Unlink { .. }) {
-            // A file that nobody had turned to, or another thing with a name: somewhere in this
+            // The file was not met before, or has a further name: the deletion is counted for its
             // directory.
             self.dirs.insert(dir);
-            self.alone(event, dir, Step::Delete);
+            self.add_single_step(event, dir, VisitStep::Delete);
         }
     }
 
-    /// A listing takes several calls.
-    fn list(&mut self, event: &Event) {
+    /// Handles a listing, which takes several calls.
+    fn on_list(&mut self, event: &TraceEvent) {
         self.dirs.insert(event.object);
         let again = self
             .last
@@ -419,58 +409,46 @@ impl<'a> Follower<'a> {
                     && self.seen.visits[*visit]
                         .steps
                         .first()
-                        .is_some_and(|(s, _)| *s == Step::List)
+                        .is_some_and(|(s, _)| *s == VisitStep::List)
             });
+        // Further calls of the same listing are no visits of their own.
         if !again {
-            self.alone(event, event.object, Step::List);
+            self.add_single_step(event, event.object, VisitStep::List);
         }
     }
 
-    fn stat(&mut self, event: &Event) {
-        self.goes_on(event).step(Step::Stat, None);
+    fn on_stat(&mut self, event: &TraceEvent) {
+        self.continue_visit(event).add_step(VisitStep::Stat, None);
     }
 
-    /// Returns what came of it.
-    pub(super) fn end(mut self) -> Seen {
+    /// Ends all visits and returns what was found.
+    pub(super) fn finish(mut self) -> ObservedTrace {
         let objects: Vec<u64> = self.going.keys().copied().collect();
         objects
             .into_iter()
-            .for_each(|object| self.settle(object, |_| true));
+            .for_each(|object| self.end_visits(object, |_| true));
         let mut seen = self.seen;
         seen.visits
             .retain(|visit| visit.opens || !visit.steps.is_empty());
+        // Without openings in the trace, every visit that needs an open file opens it.
         for visit in seen.visits.iter_mut().filter(|_| !seen.tells_openings) {
             visit.opens = visit.steps.iter().any(|(step, _)| step.needs_a_file_open());
         }
+        // Creating a file opens it.
         for visit in &mut seen.visits {
-            visit.opens |= visit.steps.iter().any(|(step, _)| *step == Step::Create);
+            visit.opens |= visit
+                .steps
+                .iter()
+                .any(|(step, _)| *step == VisitStep::Create);
         }
+        debug_assert!(
+            seen.visits
+                .iter()
+                .all(|visit| visit.opens || !visit.steps.is_empty()),
+            "a visit does something"
+        );
         seen.dirs = self.dirs;
-        seen.threads = at_a_time(seen.lives.values().copied().collect());
+        seen.threads = mean_concurrency(seen.lives.values().copied().collect());
         seen
-    }
-}
-
-/// How many threads there were at a time, while there was one.
-fn at_a_time(mut lives: Vec<[Duration; 2]>) -> u64 {
-    const LEAST: Duration = Duration::from_millis(1);
-    lives.sort_unstable();
-    let (mut all, mut any, mut until) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-    for [from, to] in lives {
-        let to = to.max(from + LEAST);
-        all += to - from;
-        any += to.saturating_sub(from.max(until));
-        until = until.max(to);
-    }
-    ((all.as_secs_f64() / any.as_secs_f64().max(1e-9)).round() as u64).clamp(1, 4096)
-}
-
-impl Step {
-    /// Returns whether it is done to a file that is open.
-    pub(super) fn needs_a_file_open(self) -> bool {
-        !matches!(
-            self,
-            Self::Stat | Self::Delete | Self::List | Self::MakeDir | Self::RemoveDir
-        )
     }
 }

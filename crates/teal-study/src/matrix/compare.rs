@@ -1,28 +1,29 @@
-//! Two results of the same cells: what has changed from one to the other, and whether that is more
-//! than noise.
+//! Compares two results of the same cells: says what has changed from one to the other, and whether
+//! that is more than noise.
 //!
 //! # Guarantees
 //! 1. Cells are compared in pairs of the same block, on a log scale; a workload as the mean of its
 //!    cells, with one figure for each block, so that a sample is a block.
-//! 2. What only one of them has is named, and counts for nothing.
+//! 2. Cells that only one of them has are named, and count for nothing.
 
-use super::run::Run;
-use crate::statistics::Comparison;
+use super::run::CellRun;
+use crate::statistics::PairedComparison;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has changed of one thing; ratios are the second by the first.
+/// Describes the change of one cell or workload; ratios are the second by the first.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub struct MeasuredChange {
     /// Workload; or workload, system, scheduler.
     pub names: Vec<String>,
-    /// Operations for each second: that the device worked, or on the clock where that is not known.
-    pub rate: Option<Comparison>,
+    /// Operations for each second that the device worked, or on the clock where that time is not
+    /// known.
+    pub rate: Option<PairedComparison>,
     /// Operations for each joule.
-    pub per_joule: Option<Comparison>,
+    pub per_joule: Option<PairedComparison>,
 }
 
-impl Change {
-    /// Returns whether it is worse in one of both, with 95 %.
+impl MeasuredChange {
+    /// Returns whether it is worse in one of the two goals, with 95 %.
     pub fn is_worse(&self) -> bool {
         [self.rate, self.per_joule]
             .iter()
@@ -30,7 +31,7 @@ impl Change {
             .any(|of| of.high < 1.0)
     }
 
-    /// Returns whether it is better in one of both, with 95 %.
+    /// Returns whether it is better in one of the two goals, with 95 %.
     pub fn is_better(&self) -> bool {
         [self.rate, self.per_joule]
             .iter()
@@ -39,21 +40,22 @@ impl Change {
     }
 }
 
-/// All that has changed.
+/// Holds all changes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Changes {
+pub struct MatrixChanges {
     /// By workload.
-    pub workloads: Vec<Change>,
+    pub workloads: Vec<MeasuredChange>,
     /// By cell.
-    pub cells: Vec<Change>,
+    pub cells: Vec<MeasuredChange>,
     /// Cells that only one of them has.
     pub alone: Vec<[String; 3]>,
 }
 
-type Figures = BTreeMap<[String; 3], BTreeMap<u32, [Option<f64>; 2]>>;
+type FiguresByCell = BTreeMap<[String; 3], BTreeMap<u32, [Option<f64>; 2]>>;
 
-fn figures(runs: &[Run]) -> Figures {
-    let mut all = Figures::new();
+fn figures_by_cell(runs: &[CellRun]) -> FiguresByCell {
+    let mut all = FiguresByCell::new();
+    // One figure for each cell and block: a later run of the same block replaces an earlier one.
     for run in runs {
         let names = [
             run.workload.clone(),
@@ -67,11 +69,11 @@ fn figures(runs: &[Run]) -> Figures {
     all
 }
 
-/// Returns what has changed from some runs to others.
-pub fn changes(before: &[Run], after: &[Run]) -> Changes {
-    let (before, after) = (figures(before), figures(after));
+/// Returns the changes from some runs to others.
+pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
+    let (before, after) = (figures_by_cell(before), figures_by_cell(after));
     let mut cells = Vec::new();
-    // By workload, goal and block: logarithms of ratios of the cells that both have.
+    // Logarithms of ratios of the cells that both have, by workload, goal and block.
     let mut logs: BTreeMap<&str, [BTreeMap<u32, Vec<f64>>; 2]> = BTreeMap::new();
     for (names, old) in &before {
         let Some(new) = after.get(names) else {
@@ -83,6 +85,7 @@ pub fn changes(before: &[Run], after: &[Run]) -> Changes {
             let Some(others) = new.get(block) else {
                 continue;
             };
+            // Only blocks in which both have a figure can be paired.
             for goal in 0..2 {
                 let (Some(a), Some(b)) = (others[goal], goals[goal]) else {
                     continue;
@@ -96,8 +99,11 @@ pub fn changes(before: &[Run], after: &[Run]) -> Changes {
                 }
             }
         }
-        let [rate, per_joule] = pairs.each_ref().map(|pairs| Comparison::of(pairs));
-        cells.push(Change {
+        // Goals are compared apart: rate and joules may disagree.
+        let [rate, per_joule] = pairs
+            .each_ref()
+            .map(|pairs| PairedComparison::from_pairs(pairs));
+        cells.push(MeasuredChange {
             names: names.to_vec(),
             rate,
             per_joule,
@@ -105,26 +111,28 @@ pub fn changes(before: &[Run], after: &[Run]) -> Changes {
     }
     let workloads = logs.into_iter().map(|(workload, goals)| {
         let [rate, per_joule] = goals.map(|blocks| {
-            // A block that lacks some cells would compare others than the rest.
+            // A block that lacks some cells would compare others than the rest, so only the fullest
+            // blocks count.
             let most = blocks.values().map(Vec::len).max()?;
             let whole = blocks.values().filter(|logs| logs.len() == most);
             let means =
                 whole.map(|logs| ((logs.iter().sum::<f64>() / logs.len() as f64).exp(), 1.0));
-            Comparison::of(&means.collect::<Vec<_>>())
+            PairedComparison::from_pairs(&means.collect::<Vec<_>>())
         });
-        Change {
+        MeasuredChange {
             names: vec![workload.to_owned()],
             rate,
             per_joule,
         }
     });
     let workloads = workloads.collect();
-    let names = |of: &Figures| of.keys().cloned().collect::<BTreeSet<_>>();
+    // A cell without a partner is named, as it would be missed otherwise.
+    let names = |of: &FiguresByCell| of.keys().cloned().collect::<BTreeSet<_>>();
     let alone = names(&before)
         .symmetric_difference(&names(&after))
         .cloned()
         .collect();
-    Changes {
+    MatrixChanges {
         workloads,
         cells,
         alone,
@@ -136,7 +144,7 @@ mod tests {
     use super::super::tests::run;
     use super::*;
 
-    fn runs(factor: f64, blocks: u32) -> Vec<Run> {
+    fn runs(factor: f64, blocks: u32) -> Vec<CellRun> {
         let mut runs = Vec::new();
         for block in 0..blocks {
             for (at, scheduler) in ["none", "bfq"].into_iter().enumerate() {
@@ -156,14 +164,14 @@ mod tests {
     #[test]
     fn what_is_worse_in_every_block_is_said_to_be_and_noise_is_not() {
         let before = runs(1.0, 5);
-        let same = changes(&before, &before);
+        let same = compare_results(&before, &before);
         assert!(
             same.workloads
                 .iter()
                 .chain(&same.cells)
                 .all(|change| !change.is_worse() && !change.is_better())
         );
-        let changes = changes(&before, &runs(1.25, 5));
+        let changes = compare_results(&before, &runs(1.25, 5));
         let web = &changes.workloads[0];
         assert!(web.is_worse() && !web.is_better(), "{web:?}");
         let by = web.per_joule.unwrap();
@@ -179,7 +187,7 @@ mod tests {
     fn what_only_one_has_is_named_and_one_block_says_nothing() {
         let mut after = runs(2.0, 1);
         after.pop();
-        let changes = changes(&runs(1.0, 3), &after);
+        let changes = compare_results(&runs(1.0, 3), &after);
         assert_eq!(changes.alone, [["web", "ext4", "bfq"].map(str::to_owned)]);
         assert!(changes.cells[0].rate.is_none() && !changes.workloads[0].is_worse());
     }

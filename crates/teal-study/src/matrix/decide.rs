@@ -1,46 +1,46 @@
-//! What follows from scores: the best and what cannot be told from it, the front of two goals, the
-//! indicators of seed 002.
+//! Draws conclusions from scores: the best cell and those that cannot be told from it, the Pareto
+//! front of two goals, and the indicators of seed 002.
 //!
 //! # The indicators
 //! AI is performance by energy of the disk. Performance has three forms: operations a second, MB/s,
 //! and the reciprocal of the mean latency in seconds. Energy is given as the joules of the run and,
-//! beside it, as watts (joules by the time the device worked). Cemp compares, between two cells,
-//! the change of energy with the change of performance: ((E_y - E_x) / E_x) / ((F_y - F_x) / F_x).
-//! The study's exact formula is not known to us: this definition is ours, and both changes are
-//! printed beside it.
+//! change of energy with the change of performance: ((E_y - E_x) / E_x) / ((F_y - F_x) / F_x). The
+//! study's exact formula is not known to us: this definition is ours, and both changes are printed
+//! beside it.
 
-use crate::statistics::Comparison;
+use crate::statistics::PairedComparison;
 use std::collections::BTreeMap;
 
-/// A cell's figures: means over its runs.
+/// Holds a cell's figures: means over its runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Score {
+pub struct CellScore {
     /// Names: workload, system, scheduler.
     pub names: [String; 3],
-    /// Whether the system has no options of its own.
+    /// Is true when the system has no options of its own.
     pub is_default: bool,
-    /// By block: what is compared.
+    /// Compared figure, by block.
     pub by_block: BTreeMap<u32, f64>,
-    /// The mean of that.
+    /// Mean of the compared figures.
     pub mean: f64,
 }
 
-/// Which cell to take for a workload, by one measure.
+/// Names the cell to take for a workload, by one measure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Choice {
+pub struct BestChoice {
     /// The best cell.
-    pub best: Score,
-    /// Those that cannot be told from it, each with the best by it.
-    pub ties: Vec<(Score, Comparison)>,
-    /// The best by the worst and by the best of the systems without options, all schedulers: the
-    /// range of what choosing gains.
+    pub best: CellScore,
+    /// Cells that cannot be told from the best, each compared with it.
+    pub ties: Vec<(CellScore, PairedComparison)>,
+    /// The best cell by the worst and by the best of the systems without options, over all
+    /// schedulers: the range of what the choice gains.
     pub gain: Option<(f64, f64)>,
 }
 
-/// The best of the cells of one workload; `None` if fewer than two have runs in two blocks that
-/// they share.
-pub fn choose(scores: &[Score]) -> Option<Choice> {
-    let known: Vec<&Score> = scores
+/// Returns the best of the cells of one workload; `None` if fewer than two have runs in two blocks
+/// that they share.
+pub fn choose_best(scores: &[CellScore]) -> Option<BestChoice> {
+    // One block has no spread, so nothing could be compared.
+    let known: Vec<&CellScore> = scores
         .iter()
         .filter(|score| score.by_block.len() >= 2 && score.mean > 0.0)
         .collect();
@@ -49,7 +49,7 @@ pub fn choose(scores: &[Score]) -> Option<Choice> {
     let mut ties = Vec::new();
     let mut compared = 0;
     for other in others {
-        let Some(comparison) = compare(best, other) else {
+        let Some(comparison) = compare_cells(best, other) else {
             continue;
         };
         compared += 1;
@@ -57,9 +57,11 @@ pub fn choose(scores: &[Score]) -> Option<Choice> {
             ties.push(((*other).clone(), comparison));
         }
     }
+    // Without a comparison the best is only the best by chance.
     if compared == 0 {
         return None;
     }
+    // The nearest rivals come first.
     ties.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
     let defaults = known
         .iter()
@@ -68,25 +70,30 @@ pub fn choose(scores: &[Score]) -> Option<Choice> {
     let gain = defaults.fold(None, |range: Option<(f64, f64)>, gain| {
         Some(range.map_or((gain, gain), |(low, high)| (low.min(gain), high.max(gain))))
     });
-    Some(Choice {
+    debug_assert!(
+        ties.iter().all(|(score, _)| score.names != best.names),
+        "the best is no tie of itself"
+    );
+    Some(BestChoice {
         best: best.clone(),
         ties,
         gain,
     })
 }
 
-/// One cell by another, in the blocks that both have.
-pub(super) fn compare(one: &Score, other: &Score) -> Option<Comparison> {
+/// Compares two cells in the blocks that both have.
+pub(super) fn compare_cells(one: &CellScore, other: &CellScore) -> Option<PairedComparison> {
     let pairs: Vec<(f64, f64)> = one
         .by_block
         .iter()
         .filter_map(|(block, a)| Some((*a, *other.by_block.get(block)?)))
         .collect();
-    Comparison::of(&pairs)
+    PairedComparison::from_pairs(&pairs)
 }
 
-/// Returns which points no other point beats in both goals, more being better; by their places.
-pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
+/// Returns the places of the points that no other point beats in both goals, more being better: the
+/// Pareto front.
+pub fn pareto_front(points: &[(f64, f64)]) -> Vec<usize> {
     let is_beaten = |(x, y): (f64, f64)| {
         points
             .iter()
@@ -97,7 +104,7 @@ pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
         .collect()
 }
 
-/// Cemp between two of the cells with the largest AI (a), the least power (p) and the best
+/// Holds Cemp between two of the cells with the largest AI (a), the least power (p) and the best
 /// performance (h).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cemp {
@@ -108,14 +115,15 @@ pub struct Cemp {
 }
 
 impl Cemp {
-    /// The one by the other; `None` where performance does not change.
+    /// Returns the change of energy by the change of performance; `None` where performance does not
+    /// change.
     pub fn value(&self) -> Option<f64> {
         (self.performance != 0.0).then(|| self.energy / self.performance)
     }
 }
 
-/// Cemp from a cell with (energy, performance) to another.
-pub fn cemp(from: (f64, f64), to: (f64, f64)) -> Cemp {
+/// Returns Cemp from a cell with (energy, performance) to another.
+pub fn cemp_between(from: (f64, f64), to: (f64, f64)) -> Cemp {
     Cemp {
         energy: (to.0 - from.0) / from.0,
         performance: (to.1 - from.1) / from.1,

@@ -1,22 +1,23 @@
-//! What two matrices have different, and whether their figures can be compared all the same.
+//! Finds the differences of two matrices, and tells whether their figures can still be compared.
 //!
 //! # Guarantees
-//! 1. Whoever did other work is not comparable: another scale, other variables, another number of
-//!    operations, another length. Scripts are the caller's, who has their text.
-//! 2. Whoever did the same work elsewhere is: another device, another state. That is named.
+//! 1. Matrices that did other work are not comparable: another scale, other variables, another
+//!    number of operations, another length. The caller compares scripts, because it has their text.
+//! 2. Matrices that did the same work elsewhere, on another device or in another state, are
+//!    comparable. The difference is named.
 
-use super::file::{Device, Matrix, Runs, Workload};
+use super::file::{Matrix, MatrixDevice, MatrixWorkload, RunRules};
 
-/// What is different, as `what this and that`.
+/// Lists differences in words, as `name this and that`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Differences {
-    /// Figures still mean something: that may be what is to be compared.
+pub struct MatrixDifferences {
+    /// Differences that leave the figures comparable: they may be what is to be compared.
     pub remarks: Vec<String>,
-    /// They do not.
+    /// Differences that make the figures incomparable.
     pub reasons: Vec<String>,
 }
 
-fn size(of: Option<u64>) -> String {
+fn format_size(of: Option<u64>) -> String {
     match of {
         None => "none".into(),
         Some(bytes) if bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
@@ -24,11 +25,11 @@ fn size(of: Option<u64>) -> String {
     }
 }
 
-fn number(of: Option<u64>) -> String {
+fn format_number(of: Option<u64>) -> String {
     of.map_or("none".into(), |of| of.to_string())
 }
 
-fn device(of: &Device) -> String {
+fn device_name(of: &MatrixDevice) -> String {
     of.profile
         .as_ref()
         .or(of.path.as_ref())
@@ -36,42 +37,45 @@ fn device(of: &Device) -> String {
         .unwrap_or_default()
 }
 
-fn tell(list: &mut Vec<String>, what: &str, a: String, b: String) {
+fn note_difference(list: &mut Vec<String>, what: &str, a: String, b: String) {
     if a != b {
         list.push(format!("{what} {a} and {b}"));
     }
 }
 
-/// Returns what two matrices have different. Workloads and file systems that only one of them has
-/// are not looked at.
-pub fn differences(before: &Matrix, after: &Matrix) -> Differences {
-    let Differences {
+/// Returns the differences of two matrices. Workloads and file systems that only one of them has
+/// are ignored.
+pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
+    let MatrixDifferences {
         mut remarks,
         mut reasons,
-    } = Differences::default();
-    let (a, b): (&Runs, &Runs) = (&before.runs, &after.runs);
+    } = MatrixDifferences::default();
+    let (a, b): (&RunRules, &RunRules) = (&before.runs, &after.runs);
+    // Remarks come from all that may differ, reasons from all that must not.
     let list = &mut remarks;
-    tell(
+    note_difference(
         list,
         "device",
-        device(&before.device),
-        device(&after.device),
+        device_name(&before.device),
+        device_name(&after.device),
     );
-    tell(
+    note_difference(
         list,
         "size",
-        size(before.device.size),
-        size(after.device.size),
+        format_size(before.device.size),
+        format_size(after.device.size),
     );
-    tell(
+    // The state of caches and files changes figures, but it may be what the user wants to compare.
+    note_difference(
         list,
         "cache",
         format!("{:?}", a.cache).to_lowercase(),
         format!("{:?}", b.cache).to_lowercase(),
     );
-    tell(list, "memory", size(a.memory), size(b.memory));
-    tell(list, "aged", number(a.aged), number(b.aged));
-    tell(list, "seed", a.seed.to_string(), b.seed.to_string());
+    note_difference(list, "memory", format_size(a.memory), format_size(b.memory));
+    note_difference(list, "aged", format_number(a.aged), format_number(b.aged));
+    note_difference(list, "seed", a.seed.to_string(), b.seed.to_string());
+    // A file system under the same name may have other options.
     for system in &before.systems {
         if let Some(other) = after.systems.iter().find(|of| of.name == system.name)
             && (system.kind, &system.mkfs, &system.mount) != (other.kind, &other.mkfs, &other.mount)
@@ -79,27 +83,29 @@ pub fn differences(before: &Matrix, after: &Matrix) -> Differences {
             remarks.push(format!("what {} is", system.name));
         }
     }
+    // From here on a difference makes the figures incomparable.
     let list = &mut reasons;
-    tell(list, "scale", a.scale.to_string(), b.scale.to_string());
+    note_difference(list, "scale", a.scale.to_string(), b.scale.to_string());
     for one in &before.workloads {
         let Some(other) = after.workloads.iter().find(|of| of.name == one.name) else {
             continue;
         };
-        let set = |of: &Workload| format!("[{}]", of.set.join(" "));
-        tell(
+        let set = |of: &MatrixWorkload| format!("[{}]", of.set.join(" "));
+        note_difference(
             list,
             &format!("variables of {}", one.name),
             set(one),
             set(other),
         );
-        tell(
+        note_difference(
             list,
             &format!("operations of {}", one.name),
-            number(one.operations),
-            number(other.operations),
+            format_number(one.operations),
+            format_number(other.operations),
         );
+        // Only runs that end by time depend on their length.
         if one.operations.is_none() && other.operations.is_none() {
-            tell(
+            note_difference(
                 list,
                 &format!("seconds of {}", one.name),
                 a.seconds.to_string(),
@@ -107,5 +113,5 @@ pub fn differences(before: &Matrix, after: &Matrix) -> Differences {
             );
         }
     }
-    Differences { remarks, reasons }
+    MatrixDifferences { remarks, reasons }
 }

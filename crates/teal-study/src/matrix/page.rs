@@ -1,77 +1,92 @@
-//! Findings as one HTML page that needs nothing else: figures, plots, and what to type to have them
-//! again.
+//! Renders findings as one HTML page that needs nothing else: figures, plots, and the commands that
+//! make them again.
 //!
 //! # Guarantees
 //! 1. The page refers to nothing outside of it: no scripts, no fonts, no pictures.
-//! 2. Whatever comes from a matrix or a machine is escaped.
+//! 2. Every text that comes from a matrix or a machine is escaped.
 
 mod plot;
 
 use super::file::Matrix;
-use super::findings::{Findings, Row, Verdict};
-use super::show::{SHORT, circumstances, failures, figure, guests, on_the_clock, short, verdict};
+use super::findings::{CellRow, MatrixFindings, WorkloadVerdict};
+use super::show::{
+    SHORT, describe_circumstances, describe_failures, describe_guests, format_clock_rate,
+    format_interval, format_short, write_verdict,
+};
 use std::fmt::Write as _;
 
-/// What a page says besides findings.
+/// Holds what a page says besides findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
+pub struct PageDetails {
     /// The page's title.
     pub title: String,
-    /// Kernel, processors, versions; a line each.
+    /// Kernel, processors and versions, a line each.
     pub machine: Vec<String>,
-    /// Where joules come from.
+    /// Source of the joules.
     pub meter: String,
     /// Commands that make these results again.
     pub commands: Vec<String>,
 }
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#1c2024;background:#fff}\
-h1,h2,h3{line-height:1.2}table{border-collapse:collapse;font-size:13px}td,th{padding:.2rem .5rem;border-bottom:1px solid #d8dce0;text-align:left}\
-td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}pre{background:#f2f4f6;padding:.7rem;overflow-x:auto}\
-svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:#1c2024}.grid{stroke:#d8dce0}.bar{fill:#8fb4d9}.bar.best{fill:#1f6fb2}\
-.dot{fill:#8fb4d9}.dot.front{fill:#c2410c}.line{fill:none;stroke:#c2410c;stroke-width:1.5}.whisker{stroke:#1c2024}\
-@media(prefers-color-scheme:dark){body{color:#e3e6e8;background:#16181b}svg text{fill:#e3e6e8}pre{background:#22262a}.grid,td,th{stroke:#3a4046;border-color:#3a4046}\
-.whisker{stroke:#e3e6e8}}";
+const STYLE: &str = "\
+body{font:15px/1.45 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;\
+color:#1c2024;background:#fff}\
+h1,h2,h3{line-height:1.2}table{border-collapse:collapse;font-size:13px}\
+td,th{padding:.2rem .5rem;border-bottom:1px solid #d8dce0;text-align:left}\
+td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}\
+pre{background:#f2f4f6;padding:.7rem;overflow-x:auto}svg{max-width:100%;height:auto}\
+svg text{font:12px system-ui,sans-serif;fill:#1c2024}.grid{stroke:#d8dce0}.bar{fill:#8fb4d9}\
+.bar.best{fill:#1f6fb2}.dot{fill:#8fb4d9}.dot.front{fill:#c2410c}\
+.line{fill:none;stroke:#c2410c;stroke-width:1.5}.whisker{stroke:#1c2024}\
+@media(prefers-color-scheme:dark){body{color:#e3e6e8;background:#16181b}\
+svg text{fill:#e3e6e8}pre{background:#22262a}\
+.grid,td,th{stroke:#3a4046;border-color:#3a4046}.whisker{stroke:#e3e6e8}}";
 
-/// As text of HTML.
-pub(super) fn escaped(text: &str) -> String {
+/// Escapes text for HTML.
+pub(super) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
 
-/// The page.
-pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
-    let title = escaped(&about.title);
+/// Renders the page.
+pub fn render_html(matrix: &Matrix, findings: &MatrixFindings, about: &PageDetails) -> String {
+    // Everything that comes from outside is escaped here.
+    let title = escape_html(&about.title);
     let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\n\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{title}</title>\n\
          <style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n"
     );
-    let machine: Vec<String> = about.machine.iter().map(|line| escaped(line)).collect();
+    // The machine's lines tell later readers what the figures are of.
+    let machine: Vec<String> = about.machine.iter().map(|line| escape_html(line)).collect();
     let _ = writeln!(
         out,
-        "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).{}</p>",
+        "<p>{}</p>\n<p>{} runs of {} cells, {} whole blocks. File sets scaled by {}. Energy: {}. \
+         Whiskers and &#177; are 95 % intervals of the mean (Student's t over runs).{}</p>",
         machine.join("<br>"),
         findings.runs,
         findings.rows.len(),
         findings.blocks,
         matrix.runs.scale,
-        escaped(&about.meter),
-        escaped(&circumstances(matrix, findings))
+        escape_html(&about.meter),
+        escape_html(&describe_circumstances(matrix, findings))
     );
-    if let Some(guests) = guests(findings) {
-        let _ = writeln!(out, "<p>{}</p>", escaped(&guests));
+    if let Some(guests) = describe_guests(findings) {
+        let _ = writeln!(out, "<p>{}</p>", escape_html(&guests));
     }
     out.push_str("<h2>What to take</h2>\n");
+    // Each workload has its verdict, its plots and its power.
     for of in &findings.verdicts {
-        workload(&mut out, matrix, findings, of);
+        render_workload(&mut out, matrix, findings, of);
     }
-    let failed = failures(findings);
+    // Failures are told before the table, where they would be overlooked.
+    let failed = describe_failures(findings);
     if !failed.is_empty() {
         let lines: Vec<String> = failed
             .iter()
-            .map(|line| format!("<li>{}</li>\n", escaped(line)))
+            .map(|line| format!("<li>{}</li>\n", escape_html(line)))
             .collect();
         let _ = writeln!(out, "<h2>What failed</h2>\n<ul>{}</ul>", lines.concat());
     }
@@ -79,7 +94,7 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
         let lines: Vec<String> = findings
             .short
             .iter()
-            .map(|line| format!("<li>{}</li>\n", escaped(line)))
+            .map(|line| format!("<li>{}</li>\n", escape_html(line)))
             .collect();
         let _ = writeln!(
             out,
@@ -88,44 +103,56 @@ pub fn html(matrix: &Matrix, findings: &Findings, about: &About) -> String {
         );
     }
     out.push_str("<h2>All cells</h2>\n");
-    table(&mut out, findings);
+    render_table(&mut out, findings);
+    // The commands and the matrix make the page reproducible.
     out.push_str("<h2>To have it again</h2>\n");
-    let _ = writeln!(out, "<pre>{}</pre>", escaped(&about.commands.join("\n")));
+    let _ = writeln!(
+        out,
+        "<pre>{}</pre>",
+        escape_html(&about.commands.join("\n"))
+    );
     let _ = writeln!(
         out,
         "<p>With this as <code>matrix.toml</code>:</p>\n<pre>{}</pre>\n</body></html>",
-        escaped(&matrix.text())
+        escape_html(&matrix.to_toml())
     );
     out
 }
 
-fn workload(out: &mut String, matrix: &Matrix, findings: &Findings, of: &Verdict) {
+fn render_workload(
+    out: &mut String,
+    matrix: &Matrix,
+    findings: &MatrixFindings,
+    of: &WorkloadVerdict,
+) {
+    // The words are those of the Markdown report, with HTML in place of its marks.
     let mut words = String::new();
-    verdict(&mut words, findings, of, str::to_owned);
-    let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escaped(&of.workload));
+    write_verdict(&mut words, findings, of, str::to_owned);
+    let _ = writeln!(out, "<h3>{}</h3>\n<ul>", escape_html(&of.workload));
     for line in words.lines().filter_map(|line| line.strip_prefix("- ")) {
-        let _ = writeln!(out, "<li>{}</li>", strong(&escaped(line)));
+        let _ = writeln!(out, "<li>{}</li>", render_strong(&escape_html(line)));
     }
     out.push_str("</ul>\n");
-    let rows: Vec<(usize, &Row)> = findings
+    let rows: Vec<(usize, &CellRow)> = findings
         .rows
         .iter()
         .enumerate()
         .filter(|(_, row)| row.names[0] == of.workload && row.runs > 0)
         .collect();
-    out.push_str(&plot::scatter(&rows, &of.front));
-    out.push_str(&plot::bars(&rows, of));
+    out.push_str(&plot::draw_scatter(&rows, &of.front));
+    out.push_str(&plot::draw_bars(&rows, of));
+    // The power of the most frugal cell is the most telling one.
     if let Some(row) = rows.iter().map(|(_, row)| *row).find(|row| {
         of.by_joule
             .as_ref()
             .is_some_and(|choice| choice.best.names == row.names)
     }) {
-        out.push_str(&plot::power(row, matrix.device.profile.is_some()));
+        out.push_str(&plot::draw_power(row, matrix.device.profile.is_some()));
     }
 }
 
-/// `**word**` of Markdown.
-fn strong(text: &str) -> String {
+/// Turns `**word**` of Markdown into HTML.
+fn render_strong(text: &str) -> String {
     let mut parts = text.split("**");
     let mut out = parts.next().unwrap_or_default().to_owned();
     while let (Some(inner), rest) = (parts.next(), parts.next()) {
@@ -134,7 +161,8 @@ fn strong(text: &str) -> String {
     out
 }
 
-fn table(out: &mut String, findings: &Findings) {
+fn render_table(out: &mut String, findings: &MatrixFindings) {
+    // A wide table scrolls by itself.
     out.push_str("<div class=\"wide\"><table><thead><tr>");
     for name in [
         "workload",
@@ -151,20 +179,23 @@ fn table(out: &mut String, findings: &Findings) {
         let _ = write!(out, "<th>{name}</th>");
     }
     out.push_str("</tr></thead><tbody>\n");
+    // One row for each cell, those without runs too.
     for row in &findings.rows {
         out.push_str("<tr>");
         for name in &row.names {
-            let _ = write!(out, "<td>{}</td>", escaped(name));
+            let _ = write!(out, "<td>{}</td>", escape_html(name));
         }
         let memory = if row.is_of_memory { " (of memory)" } else { "" };
         for text in [
             format!("{} ({})", row.runs, row.steady),
-            on_the_clock(row),
-            figure(row.rate_of_device),
-            figure(row.joules_per_thousand) + memory,
+            format_clock_rate(row),
+            format_interval(row.rate_of_device),
+            format_interval(row.joules_per_thousand) + memory,
             format!("{:.0} %", row.drained * 100.0),
             row.watts.map_or("–".into(), |watts| format!("{watts:.2}")),
-            row.ai.map(|ai| ai.map_or("–".into(), short)).join(", "),
+            row.ai
+                .map(|ai| ai.map_or("–".into(), format_short))
+                .join(", "),
         ] {
             let _ = write!(out, "<td class=\"n\">{text}</td>");
         }

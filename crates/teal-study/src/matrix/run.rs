@@ -1,10 +1,10 @@
-//! A run of a cell: what was seen, as one line of JSON.
+//! Describes a run of a cell, as one line of JSON.
 
 use serde::{Deserialize, Serialize};
 
-/// What the device was asked and what that took, in a part of a run.
+/// Holds the work of the device in a part of a run, and its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Spent {
+pub struct DeviceUse {
     /// Joules.
     pub joules: f64,
     /// Time the device was at work, in seconds: modelled where the device is.
@@ -19,9 +19,9 @@ pub struct Spent {
     pub seeks: u64,
 }
 
-impl Spent {
-    /// Both together.
-    pub fn with(&self, more: &Self) -> Self {
+impl DeviceUse {
+    /// Returns the sum of both.
+    pub fn combined_with(&self, more: &Self) -> Self {
         Self {
             joules: self.joules + more.joules,
             busy: self.busy + more.busy,
@@ -32,7 +32,7 @@ impl Spent {
         }
     }
 
-    /// Returns what came since an earlier look at the same device.
+    /// Returns the work since an earlier look at the same device.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             joules: self.joules - earlier.joules,
@@ -45,88 +45,87 @@ impl Spent {
     }
 }
 
-/// Where joules come from.
+/// Names the source of joules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Meter {
+pub enum EnergySource {
     /// The model of this profile, from the requests that reached the device.
     Model(String),
-    /// A meter of this name.
+    /// A meter of this name measured them.
     Measured(String),
-    /// None: there are no joules.
+    /// There is no meter, and so no joules.
     None,
 }
 
-/// A run. One line of JSON in the file of results.
+/// Describes a run, which is one line of JSON in the file of results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Of this form.
+pub struct CellRun {
+    /// Version of the form.
     pub version: u32,
-    /// Names of the parts.
+    /// Name of the workload.
     pub workload: String,
-    /// See `workload`.
+    /// Name of the file system.
     pub system: String,
-    /// See `workload`.
+    /// Name of the scheduler.
     pub scheduler: String,
-    /// In which block.
+    /// Number of the block.
     pub block: u32,
-    /// Operations that counted.
+    /// Operations that count.
     pub operations: u64,
-    /// Bytes they moved.
+    /// Bytes that they moved.
     pub bytes: u64,
-    /// The run's length in seconds, on the clock.
+    /// Length of the run in seconds, on the clock.
     pub seconds: f64,
     /// Latencies in milliseconds: mean, median, 95 %, 99 %.
     pub latency_ms: [f64; 4],
-    /// After how many seconds it was steady; `None`: it was not.
+    /// Seconds after which it was steady; `None` if it was not.
     pub steady_from: Option<usize>,
-    /// Operations a second from there on, or of all of it.
+    /// Operations a second from there on, or of the whole run.
     pub rate: f64,
-    /// Who says the joules.
-    pub meter: Meter,
-    /// Of the device from the first operation to the last.
-    pub run: Spent,
-    /// Of the device from then on until nothing was left to be written.
-    pub drain: Spent,
-    /// Processes that wanted to run beside this, by the load of the last minute before it:
-    /// interference.
+    /// Source of the joules.
+    pub meter: EnergySource,
+    /// Work of the device from the first operation to the last.
+    pub run: DeviceUse,
+    /// Work of the device from then on until nothing was left to be written.
+    pub drain: DeviceUse,
+    /// Processes that wanted to run beside this, by the load of the minute before it: interference.
     pub load_before: f64,
-    /// Seconds from the first operation, and watts: of a meter, thinned; of a modelled disk the
-    /// means of at most 64 parts of its virtual time. Run and drain.
+    /// Seconds from the first operation, and watts, of run and drain. Readings of a meter are
+    /// thinned; of a modelled disk they are means of at most 64 parts of its virtual time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power: Vec<[f64; 2]>,
-    /// The kernel of the guest it was in; then its clock does not compare with that of others.
+    /// Kernel of the guest it was in; the clock of a guest does not compare with that of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<String>,
-    /// Why it ended; not known of runs of a time when that was not kept.
+    /// Reason of its end; older runs did not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
 
-/// A cell that came to nothing in a block. One line of JSON in the file of failures.
+/// Describes a cell that failed in a block, which is one line of JSON in the file of failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// Workload, system, scheduler.
+pub struct CellFailure {
+    /// Names of workload, system and scheduler.
     pub names: [String; 3],
-    /// In which block.
+    /// Number of the block.
     pub block: u32,
-    /// Why.
+    /// Reason of the failure.
     pub why: String,
 }
 
-impl Run {
-    /// The version of the form.
+impl CellRun {
+    /// Version of the form.
     pub const VERSION: u32 = 1;
 
-    /// Returns whether it ended before as many operations as were asked for. One in a thousand may
-    /// be missing: those that were on their way.
+    /// Returns whether it ended before the number of operations that was asked for. One in a
+    /// thousand may be missing, because it was on its way at the end.
     pub fn is_short_of(&self, operations: Option<u64>) -> bool {
         operations
             .is_some_and(|asked| self.operations.saturating_mul(1000) < asked.saturating_mul(999))
     }
 
-    /// Returns what to say of a run that was short of what was asked for.
-    pub fn shortfall(&self, operations: Option<u64>) -> Option<String> {
+    /// Returns a text on a run that did fewer operations than were asked for.
+    pub fn describe_shortfall(&self, operations: Option<u64>) -> Option<String> {
         let asked = operations.filter(|_| self.is_short_of(operations))?;
         let why = self
             .ended
@@ -138,36 +137,36 @@ impl Run {
         ))
     }
 
-    /// Returns what it took in all.
-    pub fn spent(&self) -> Spent {
-        self.run.with(&self.drain)
+    /// Returns the work of the device in run and drain together.
+    pub fn total_use(&self) -> DeviceUse {
+        self.run.combined_with(&self.drain)
     }
 
-    /// Operations for each second that the device worked, run and drain: what it would do if
+    /// Returns operations for each second that the device worked, run and drain: the rate if
     /// nothing else took time. It does not depend on this machine's processors.
     pub fn rate_of_device(&self) -> Option<f64> {
-        let busy = self.spent().busy;
+        let busy = self.total_use().busy;
         (busy > 0.0).then(|| self.operations as f64 / busy)
     }
 
-    /// Operations a second by which cells are told apart: those of a modelled disk's own time,
-    /// those of the clock on a real device.
+    /// Returns the operations a second by which cells are told apart: in a modelled disk's own
+    /// time, or on the clock for a real device.
     pub fn rate_to_compare(&self) -> Option<f64> {
         match self.meter {
-            Meter::Model(_) => self.rate_of_device(),
+            EnergySource::Model(_) => self.rate_of_device(),
             _ => (self.seconds > 0.0).then(|| self.operations as f64 / self.seconds),
         }
     }
 
-    /// Operations for each joule, run and drain.
+    /// Returns operations for each joule, run and drain.
     pub fn per_joule(&self) -> Option<f64> {
-        let joules = self.spent().joules;
+        let joules = self.total_use().joules;
         (joules > 0.0).then(|| self.operations as f64 / joules)
     }
 
-    /// Returns whether the device was hardly needed: the figures are of memory.
+    /// Returns whether the device was hardly needed, so that the figures are those of memory.
     pub fn is_of_memory(&self) -> bool {
-        let Spent { read, written, .. } = self.spent();
+        let DeviceUse { read, written, .. } = self.total_use();
         (read + written) * 100 < self.bytes
     }
 }

@@ -1,15 +1,15 @@
-//! Findings in Markdown.
+//! Renders findings in Markdown.
 
-use super::decide::{Cemp, Choice};
+use super::decide::{BestChoice, Cemp};
 use super::file::Matrix;
-use super::findings::{Findings, Row, Verdict};
-use super::run::Failure;
-use crate::statistics::{Interval, Trend};
+use super::findings::{CellRow, MatrixFindings, WorkloadVerdict};
+use super::run::CellFailure;
+use crate::statistics::{ConfidenceInterval, LinearTrend};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// As text of Markdown: what would be a mark is none.
-pub fn escaped(text: &str) -> String {
+/// Escapes text for Markdown, so that no character is taken for a mark.
+pub fn escape_markdown(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         if r"\`*_<>[]|".contains(c) {
@@ -20,25 +20,29 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Returns whether a block more would tell more: no, when every interval is narrow enough.
-pub fn settled(matrix: &Matrix, findings: &Findings) -> bool {
+/// Returns whether the runs suffice: every interval is narrow enough.
+pub fn is_settled(matrix: &Matrix, findings: &MatrixFindings) -> bool {
     findings.blocks >= matrix.runs.least
         && findings
-            .widest()
+            .widest_interval()
             .is_some_and(|widest| widest <= matrix.runs.within)
 }
 
-/// A figure with what may be wrong with it.
-pub(super) fn figure(of: Option<Interval>) -> String {
+/// Formats a figure with its interval.
+pub(super) fn format_interval(of: Option<ConfidenceInterval>) -> String {
     match of {
         None => "–".into(),
-        Some(of) if of.half.is_infinite() => format!("{} (one run)", short(of.mean)),
-        Some(of) => format!("{} ± {:.1} %", short(of.mean), of.relative() * 100.0),
+        Some(of) if of.half_width.is_infinite() => format!("{} (one run)", format_short(of.mean)),
+        Some(of) => format!(
+            "{} ± {:.1} %",
+            format_short(of.mean),
+            of.relative_half_width() * 100.0
+        ),
     }
 }
 
-/// Three digits that count.
-pub(super) fn short(x: f64) -> String {
+/// Formats a figure with about three significant digits.
+pub(super) fn format_short(x: f64) -> String {
     match x.abs() {
         of if of >= 1000.0 => format!("{x:.0}"),
         of if of >= 100.0 => format!("{x:.1}"),
@@ -48,23 +52,25 @@ pub(super) fn short(x: f64) -> String {
     }
 }
 
-/// Of runs that were short of what was asked for.
-pub(super) const SHORT: &str = "These runs did fewer operations than were asked for. They are not ranked with those that did more.";
+/// Explains the runs that were short of their operations.
+pub(super) const SHORT: &str = "These runs did fewer operations than were asked for. They are not \
+    ranked with those that did more.";
 
-/// Instead of a figure by the clock.
+/// Stands in place of a figure by the clock.
 const NO_CLOCK: &str = "in a guest: not ranked on the clock";
 
-/// Operations a second on the clock.
-pub(super) fn on_the_clock(row: &Row) -> String {
+/// Formats operations a second on the clock.
+pub(super) fn format_clock_rate(row: &CellRow) -> String {
     if row.guest.is_some() {
         NO_CLOCK.to_owned()
     } else {
-        figure(row.rate)
+        format_interval(row.rate)
     }
 }
 
-/// Returns which file systems ran in a guest, and what that means for their figures.
-pub(super) fn guests(findings: &Findings) -> Option<String> {
+/// Returns a text on the file systems that ran in a guest, and on the meaning of their figures.
+pub(super) fn describe_guests(findings: &MatrixFindings) -> Option<String> {
+    // The kernels are named once, whatever the number of systems in them.
     let kernels: BTreeSet<&str> = findings
         .rows
         .iter()
@@ -76,44 +82,49 @@ pub(super) fn guests(findings: &Findings) -> Option<String> {
         .filter(|row| row.guest.is_some())
         .map(|row| row.names[1].as_str())
         .collect();
+    // Without guests there is nothing to explain.
     let list = |of: BTreeSet<&str>| of.into_iter().collect::<Vec<_>>().join(", ");
     (!systems.is_empty()).then(|| {
         format!(
-            "In a guest ({}): {}. Joules and operations for each second that the device worked are of the same modelled disk as everywhere, and compare; but the requests are those \
-             of another kernel than this machine's. Operations a second and latencies on the clock of a guest do not compare, and are not ranked.",
+            "In a guest ({}): {}. Joules and operations for each second that the device worked \
+             are of the same modelled disk as everywhere, and compare; but the requests are those \
+             of another kernel than this machine's. Operations a second and latencies on the \
+             clock of a guest do not compare, and are not ranked.",
             list(kernels),
             list(systems)
         )
     })
 }
 
-/// How names are written.
-pub(super) type Write = fn(&str) -> String;
+/// Writes a name for the target: Markdown or HTML.
+pub(super) type NameWriter = fn(&str) -> String;
 
-fn name(names: &[String; 3], write: Write) -> String {
+fn format_name(names: &[String; 3], write: NameWriter) -> String {
     format!("{}, {}", write(&names[1]), write(&names[2]))
 }
 
-fn choice(of: Option<&Choice>, without: &str, write: Write) -> String {
+fn describe_choice(of: Option<&BestChoice>, without: &str, write: NameWriter) -> String {
+    // The text says what is missing when there is no choice.
     let Some(of) = of else {
         return without.to_owned();
     };
-    let mut text = format!("**{}**", name(&of.best.names, write));
+    let mut text = format!("**{}**", format_name(&of.best.names, write));
     if let Some((low, high)) = of.gain {
         let _ = write!(
             text,
             " ({} to {} times what file systems without options give)",
-            short(low),
-            short(high)
+            format_short(low),
+            format_short(high)
         );
     }
+    // Ties are named with their intervals, so that the reader can choose among them.
     match &of.ties[..] {
         [] => text.push_str("; nothing else comes near"),
         ties => {
             let ties = ties.iter().map(|(score, by)| {
                 format!(
                     "{} ({:.2} to {:.2})",
-                    name(&score.names, write),
+                    format_name(&score.names, write),
                     by.low,
                     by.high
                 )
@@ -128,7 +139,7 @@ fn choice(of: Option<&Choice>, without: &str, write: Write) -> String {
     text
 }
 
-fn cemp(of: &Cemp) -> String {
+fn describe_cemp(of: &Cemp) -> String {
     let value = of
         .value()
         .map_or("no change of performance".into(), |value| {
@@ -141,8 +152,14 @@ fn cemp(of: &Cemp) -> String {
     )
 }
 
-pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write: Write) {
+pub(super) fn write_verdict(
+    out: &mut String,
+    findings: &MatrixFindings,
+    of: &WorkloadVerdict,
+    write: NameWriter,
+) {
     let _ = writeln!(out, "### {}\n", write(&of.workload));
+    // Cells without runs have nothing to say.
     let rows = || {
         findings
             .rows
@@ -150,21 +167,24 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write
             .filter(|row| row.names[0] == of.workload && row.runs > 0)
     };
     let guests = rows().filter(|row| row.guest.is_some()).count();
+    // Guests have no ranking by the clock, so the text depends on the number of rows in them.
     let clock = match guests {
-        0 => choice(of.by_rate.as_ref(), "not steady here: no ranking", write),
+        0 => describe_choice(of.by_rate.as_ref(), "not steady here: no ranking", write),
         all if all == rows().count() => NO_CLOCK.to_owned(),
         _ => {
-            choice(of.by_rate.as_ref(), "not steady here: no ranking", write)
+            describe_choice(of.by_rate.as_ref(), "not steady here: no ranking", write)
                 + "; file systems in a guest are not ranked on the clock"
         }
     };
     let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";
+    // One phrase stands for both kinds of joules that are missing.
     let _ = writeln!(
         out,
         "- Operations for each second the device worked: {}",
-        choice(of.by_device.as_ref(), none, write)
+        describe_choice(of.by_device.as_ref(), none, write)
     );
+    // A workload without runs must not claim that the device has no meter.
     let has_joules = rows().count() == 0 || rows().any(|row| row.joules_per_thousand.is_some());
     let none = if has_joules {
         none
@@ -174,8 +194,9 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write
     let _ = writeln!(
         out,
         "- Operations for each joule: {}",
-        choice(of.by_joule.as_ref(), none, write)
+        describe_choice(of.by_joule.as_ref(), none, write)
     );
+    // The two goals agree as a rule, so it is worth a line when they do not.
     if let (Some(rate), Some(joule)) = (&of.by_device, &of.by_joule)
         && rate.best.names != joule.best.names
     {
@@ -195,34 +216,38 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write
         let names: Vec<String> = of
             .front
             .iter()
-            .map(|row| name(&findings.rows[*row].names, write))
+            .map(|row| format_name(&findings.rows[*row].names, write))
             .collect();
         let _ = writeln!(out, "- Not beaten in both: {}", names.join("; "));
     }
+    // The indicators of the study, with both changes beside each.
     if let Some([ah, pa, ph]) = &of.cemp {
         let _ = writeln!(
             out,
-            "- Cemp: largest AI to best performance {}; least power to largest AI {}; least power to best performance {}",
-            cemp(ah),
-            cemp(pa),
-            cemp(ph)
+            "- Cemp: largest AI to best performance {}; least power to largest AI {}; least power \
+             to best performance {}",
+            describe_cemp(ah),
+            describe_cemp(pa),
+            describe_cemp(ph)
         );
     }
+    // Drift is told even if none is seen: silence would be read as none.
     if let Some(drift) = of.drift {
-        let Trend {
+        let LinearTrend {
             n,
             ratio,
             low,
             high,
         } = drift;
-        let words = if drift.is_none() {
+        let words = if drift.is_inconclusive() {
             "none is seen"
         } else {
             "the machine did not stay the same"
         };
         let _ = writeln!(
             out,
-            "- Drift of {}, operations a second on the clock, from the first block to the last: {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
+            "- Drift of {}, operations a second on the clock, from the first block to the last: \
+             {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
             findings
                 .rows
                 .first()
@@ -232,83 +257,100 @@ pub(super) fn verdict(out: &mut String, findings: &Findings, of: &Verdict, write
     out.push('\n');
 }
 
-/// From what state file systems were run, and what else the machine did.
-pub(super) fn circumstances(matrix: &Matrix, findings: &Findings) -> String {
+/// Describes the state of file systems before runs, and the other work of the machine.
+pub(super) fn describe_circumstances(matrix: &Matrix, findings: &MatrixFindings) -> String {
     let mut out = String::new();
     if let Some(aged) = matrix.runs.aged {
         let _ = write!(
             out,
-            " File systems are aged: before each run they were filled with files of 4 to 60 KiB, of which {aged} %, drawn anew in each block, were left."
+            " File systems are aged: before each run they were filled with files of 4 to 60 KiB, \
+             of which {aged} %, drawn anew in each block, were left."
         );
     }
     if let Some([least, middle, most]) = findings.load {
         let _ = write!(
             out,
-            " Before runs {least:.1} to {most:.1} processes wanted to run, {middle:.1} in the median (load of a minute, what runs leave behind in it)."
+            " Before runs {least:.1} to {most:.1} processes wanted to run, {middle:.1} in the \
+             median (load of a minute, what runs leave behind in it)."
         );
     }
     out
 }
 
-/// Cells that came to nothing, and why; a line each.
-pub(super) fn failures(findings: &Findings) -> Vec<String> {
-    let line = |of: &Failure| format!("{}, in block {}: {}", of.names.join(", "), of.block, of.why);
+/// Lists failed cells with their reasons, a line each.
+pub(super) fn describe_failures(findings: &MatrixFindings) -> Vec<String> {
+    let line =
+        |of: &CellFailure| format!("{}, in block {}: {}", of.names.join(", "), of.block, of.why);
     findings.failures.iter().map(line).collect()
 }
 
-/// Everything, as a page: what is best for each workload, then the table of all cells.
-pub fn markdown(matrix: &Matrix, findings: &Findings, meter: &str) -> String {
+/// Renders everything as a page: the best cell of each workload, then the table of all cells.
+pub fn render_markdown(matrix: &Matrix, findings: &MatrixFindings, meter: &str) -> String {
+    // The first paragraph says how the figures are to be read.
     let mut out = format!(
-        "{} runs of {} cells, {} whole blocks. Energy: {meter}. ± is half of the 95 % interval of the mean (Student's t over runs); cells are compared in pairs of the same \
-         block, on a log scale; those whose interval holds 1 are not told from the best.{}\n\n## What to take\n\n",
+        "{} runs of {} cells, {} whole blocks. Energy: {meter}. ± is half of the 95 % interval of \
+         the mean (Student's t over runs); cells are compared in pairs of the same \
+         block, on a log scale; those whose interval holds 1 are not told from the best.{}\n\n## \
+         What to take\n\n",
         findings.runs,
         findings.rows.len(),
         findings.blocks,
-        circumstances(matrix, findings)
+        describe_circumstances(matrix, findings)
     );
     findings
         .verdicts
         .iter()
-        .for_each(|of| verdict(&mut out, findings, of, escaped));
-    let failed = failures(findings);
+        .for_each(|of| write_verdict(&mut out, findings, of, escape_markdown));
+    // Failed cells are named before those that were merely short.
+    let failed = describe_failures(findings);
     if !failed.is_empty() {
         out.push_str("## What failed\n\n");
         for line in &failed {
-            let _ = writeln!(out, "- {}", escaped(line));
+            let _ = writeln!(out, "- {}", escape_markdown(line));
         }
         out.push('\n');
     }
     if !findings.short.is_empty() {
         let _ = writeln!(out, "## What ended early\n\n{SHORT}\n");
         for line in &findings.short {
-            let _ = writeln!(out, "- {}", escaped(line));
+            let _ = writeln!(out, "- {}", escape_markdown(line));
         }
         out.push('\n');
     }
+    // One row for each cell, in the order of the file.
     out.push_str("## Cells\n\n");
-    out.push_str("| workload | file system | scheduler | runs (steady) | ops/s on the clock | ops/s of the device | J per 1,000 ops | of that in the drain | W | AI: ops/s, MB/s, 1/latency by J |\n");
+    out.push_str(
+        "| workload | file system | scheduler | runs (steady) | ops/s on the clock | \
+                  ops/s of the device | J per 1,000 ops | of that in the drain | W | AI: ops/s, \
+                  MB/s, 1/latency by J |\n",
+    );
     out.push_str("|---|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
     for row in &findings.rows {
-        let ai = row.ai.map(|ai| ai.map_or("–".into(), short)).join(", ");
+        let ai = row
+            .ai
+            .map(|ai| ai.map_or("–".into(), format_short))
+            .join(", ");
         let memory = if row.is_of_memory {
             " (of memory: the device was hardly needed)"
         } else {
             ""
         };
-        let [workload, system, scheduler] = row.names.each_ref().map(|name| escaped(name));
+        let [workload, system, scheduler] = row.names.each_ref().map(|name| escape_markdown(name));
         let _ = writeln!(
             out,
-            "| {workload} | {system} | {scheduler} | {} ({}) | {} | {}{memory} | {} | {:.0} % | {} | {ai} |",
+            "| {workload} | {system} | {scheduler} | {} ({}) | {} | {}{memory} | {} | {:.0} % | \
+             {} | {ai} |",
             row.runs,
             row.steady,
-            on_the_clock(row),
-            figure(row.rate_of_device),
-            figure(row.joules_per_thousand),
+            format_clock_rate(row),
+            format_interval(row.rate_of_device),
+            format_interval(row.joules_per_thousand),
             row.drained * 100.0,
             row.watts.map_or("–".into(), |watts| format!("{watts:.2}")),
         );
     }
-    if let Some(guests) = guests(findings) {
+    // Conditions that limit the comparison stand below the table.
+    if let Some(guests) = describe_guests(findings) {
         let _ = writeln!(out, "\n{guests}");
     }
     if matrix.runs.scale != 1.0 {

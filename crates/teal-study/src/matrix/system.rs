@@ -1,40 +1,41 @@
-//! The file systems of a matrix: which, made and mounted how, on which kernel.
+//! Describes the file systems of a matrix: their kind, their options and their kernel.
 
 use serde::{Deserialize, Serialize};
 
-/// A file system with its options.
+/// Describes a file system with its options.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct System {
-    /// How it is called in tables.
+pub struct FileSystemSetup {
+    /// Name in tables.
     pub name: String,
-    /// Which.
-    pub kind: Kind,
+    /// Kind of the file system.
+    pub kind: FileSystemKind,
     /// Arguments of its mkfs.
     #[serde(default)]
     pub mkfs: Vec<String>,
     /// Options of mount, with commas between.
     #[serde(default)]
     pub mount: String,
-    /// On which kernel; `None`: on this machine's if that has it, else in a guest.
+    /// Kernel on which it runs; `None` means this machine's if it has the file system, else a
+    /// guest's.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<KernelPlace>,
 }
 
-/// On which kernel a file system runs.
+/// Names the kernel on which a file system runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
-    /// On this machine's.
+pub enum KernelPlace {
+    /// The kernel of this machine.
     Host,
-    /// On a guest's.
+    /// The kernel of a guest.
     Guest,
 }
 
-/// File systems that can be made here.
+/// Names the file systems that can be made here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum FileSystemKind {
     /// ext2, by the kernel's ext4.
     Ext2,
     /// ext3, by the kernel's ext4.
@@ -55,29 +56,38 @@ pub enum Kind {
     F2fs,
     /// FAT32.
     Vfat,
-    /// Our log.
+    /// TealFS, our log.
     Teal,
 }
 
-impl System {
-    /// The arguments with which its mkfs makes it, without asking; but for the device. An ext file
-    /// system is made whole: else the kernel would go on with it during the runs.
-    pub fn format(&self) -> Vec<String> {
+impl FileSystemSetup {
+    /// Returns the arguments with which its mkfs makes it without asking, except the device. An ext
+    /// file system is initialised completely, because otherwise the kernel would go on with it
+    /// during the runs.
+    pub fn mkfs_arguments(&self) -> Vec<String> {
         const WHOLE: &str = "lazy_itable_init=0,lazy_journal_init=0";
         let force: &[&str] = match self.kind {
-            Kind::Xfs | Kind::Btrfs | Kind::Reiserfs | Kind::Nilfs2 | Kind::F2fs => &["-q", "-f"],
-            Kind::Jfs => &["-q"],
-            Kind::Vfat => &["-F", "32", "-I"],
-            Kind::Teal => &["--force"],
-            Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => &["-q", "-F"],
+            FileSystemKind::Xfs
+            | FileSystemKind::Btrfs
+            | FileSystemKind::Reiserfs
+            | FileSystemKind::Nilfs2
+            | FileSystemKind::F2fs => &["-q", "-f"],
+            FileSystemKind::Jfs => &["-q"],
+            FileSystemKind::Vfat => &["-F", "32", "-I"],
+            FileSystemKind::Teal => &["--force"],
+            FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4 => &["-q", "-F"],
         };
+        // The user's options come after ours, so that they can override them.
         let mut args: Vec<String> = force
             .iter()
             .map(|&arg| arg.to_owned())
             .chain(self.mkfs.iter().cloned())
             .collect();
-        if matches!(self.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4) {
-            // Of several -E only the last holds.
+        if matches!(
+            self.kind,
+            FileSystemKind::Ext2 | FileSystemKind::Ext3 | FileSystemKind::Ext4
+        ) {
+            // mkfs honours only the last of several -E, so the user's options are joined to ours.
             match args
                 .iter()
                 .position(|arg| arg == "-E")
@@ -91,8 +101,8 @@ impl System {
     }
 }
 
-impl Kind {
-    /// All of them, the usual one first.
+impl FileSystemKind {
+    /// All kinds, the usual one first.
     pub const ALL: &[Self] = &[
         Self::Ext4,
         Self::Xfs,
@@ -107,12 +117,12 @@ impl Kind {
         Self::Teal,
     ];
 
-    /// Returns whether it is made and mounted by this program.
+    /// Returns whether this program makes and mounts it.
     pub fn is_ours(self) -> bool {
         self == Self::Teal
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ext2 => "ext2",

@@ -44,14 +44,14 @@ fn a_matrix_is_read_and_what_is_wrong_is_told_with_its_place() {
     let matrix = Matrix::parse(TEXT).unwrap();
     assert_eq!(
         (matrix.cells().len(), matrix.device.size, matrix.runs.cache),
-        (8, Some(4 << 30), Cache::Cold)
+        (8, Some(4 << 30), CacheState::Cold)
     );
     assert_eq!(
-        matrix.names(matrix.cells()[7]),
+        matrix.cell_names(matrix.cells()[7]),
         ["mail", "xfs noatime", "bfq"]
     );
     assert_eq!(
-        Matrix::parse(&matrix.text()),
+        Matrix::parse(&matrix.to_toml()),
         Ok(matrix),
         "it is written as it is read"
     );
@@ -198,11 +198,11 @@ fn options_name_no_device_that_nobody_has_allowed_to_be_erased() {
             parse(kind, mkfs, mount)
         );
     }
-    let kinds = Kind::ALL.to_vec();
-    let all = space(&kinds, true);
+    let kinds = FileSystemKind::ALL.to_vec();
+    let all = known_systems(&kinds, true);
     assert!(
         all.iter()
-            .chain(&combinations(&all))
+            .chain(&combine_options(&all))
             .all(|system| system.check_options().is_ok()),
         "what tune tries"
     );
@@ -219,7 +219,7 @@ fn ext_file_systems_are_made_whole_whatever_else_is_asked() {
     };
     let format = |mkfs: &str| {
         Matrix::parse(&text(mkfs)).unwrap().systems[0]
-            .format()
+            .mkfs_arguments()
             .join(" ")
     };
     assert_eq!(
@@ -235,7 +235,9 @@ fn ext_file_systems_are_made_whole_whatever_else_is_asked() {
         "-q -F -E lazy_itable_init=0,lazy_journal_init=0,stride=4"
     );
     assert_eq!(
-        Matrix::parse(TEXT).unwrap().systems[1].format().join(" "),
+        Matrix::parse(TEXT).unwrap().systems[1]
+            .mkfs_arguments()
+            .join(" "),
         "-q -f -i size=1024"
     );
 }
@@ -245,8 +247,8 @@ fn every_block_has_every_cell_in_an_order_of_its_own() {
     let matrix = Matrix::parse(TEXT).unwrap();
     let mut orders = Vec::new();
     for block in 0..5 {
-        let order = matrix.block(block);
-        assert_eq!(order, matrix.block(block), "and always the same");
+        let order = matrix.cells_in_block(block);
+        assert_eq!(order, matrix.cells_in_block(block), "and always the same");
         let mut sorted = order.clone();
         sorted.sort();
         assert_eq!(sorted, matrix.cells());
@@ -255,12 +257,12 @@ fn every_block_has_every_cell_in_an_order_of_its_own() {
     orders.sort();
     orders.dedup();
     assert_eq!(orders.len(), 5);
-    assert_ne!(matrix.seed(0), matrix.seed(1));
+    assert_ne!(matrix.block_seed(0), matrix.block_seed(1));
 }
 
 /// A run of a cell whose device works for `busy` seconds at `watts`.
-pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64) -> Run {
-    let spent = |part: f64| Spent {
+pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64) -> CellRun {
+    let spent = |part: f64| DeviceUse {
         joules: busy * watts * part,
         busy: busy * part,
         read: 500_000,
@@ -268,8 +270,8 @@ pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64
         flushes: 1,
         seeks: 9,
     };
-    Run {
-        version: Run::VERSION,
+    CellRun {
+        version: CellRun::VERSION,
         workload: names[0].into(),
         system: names[1].into(),
         scheduler: names[2].into(),
@@ -280,7 +282,7 @@ pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64
         latency_ms: [10.0, 9.0, 20.0, 30.0],
         steady_from: Some(0),
         rate,
-        meter: Meter::Model("wd-re-4tb".into()),
+        meter: EnergySource::Model("wd-re-4tb".into()),
         run: spent(0.75),
         drain: spent(0.25),
         load_before: 0.1,
@@ -294,37 +296,40 @@ pub(super) fn run(names: [&str; 3], block: u32, rate: f64, busy: f64, watts: f64
 fn runs_that_did_less_than_was_asked_are_named_and_not_ranked_with_the_rest() {
     let matrix =
         Matrix::parse(&TEXT.replacen("set = [\"files=100\"]", "operations = 1000", 1)).unwrap();
-    let mut runs: Vec<Run> = (0..3)
+    let mut runs: Vec<CellRun> = (0..3)
         .flat_map(|block| {
             ["ext4", "xfs noatime"].map(|of| run(["mail", of, "none"], block, 9.0, 2.0, 1.0))
         })
         .collect();
-    let best = |runs: &[Run]| {
-        Findings::of(&matrix, runs).verdicts[1]
+    let best = |runs: &[CellRun]| {
+        MatrixFindings::from_runs(&matrix, runs).verdicts[1]
             .by_joule
             .as_ref()
             .map(|of| of.ties.len())
     };
     assert_eq!(
-        (best(&runs), Findings::of(&matrix, &runs).short.len()),
+        (
+            best(&runs),
+            MatrixFindings::from_runs(&matrix, &runs).short.len()
+        ),
         (Some(1), 0)
     );
     runs[0].operations = 999;
     assert_eq!(
-        Findings::of(&matrix, &runs).short.len(),
+        MatrixFindings::from_runs(&matrix, &runs).short.len(),
         0,
         "one that was on its way"
     );
     for run in runs.iter_mut().filter(|run| run.system == "ext4") {
         (run.operations, run.ended) = (700, Some("<all> files are gone".into()));
     }
-    let findings = Findings::of(&matrix, &runs);
+    let findings = MatrixFindings::from_runs(&matrix, &runs);
     assert_eq!(
         findings.short,
         ["mail, ext4, none: 3 of 3 runs ended after 700 of 1000 operations: <all> files are gone"]
     );
     assert_eq!(best(&runs), None, "nothing is left that could be compared");
-    let page = markdown(&matrix, &findings, "modelled");
+    let page = render_markdown(&matrix, &findings, "modelled");
     assert!(
         page.contains("## What ended early") && page.contains(r"\<all\> files are gone"),
         "{page}"
@@ -357,9 +362,9 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
             ));
         }
     }
-    let findings = Findings::of(&matrix, &runs);
+    let findings = MatrixFindings::from_runs(&matrix, &runs);
     assert_eq!(
-        (findings.runs, findings.blocks, findings.widest()),
+        (findings.runs, findings.blocks, findings.widest_interval()),
         (16, 0, None),
         "nothing of mail yet"
     );
@@ -387,7 +392,7 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
         (row.ai[0].unwrap() - row.performance[0] / row.joules_per_thousand.unwrap().mean).abs()
             < 1e-12
     );
-    let page = markdown(&matrix, &findings, "modelled");
+    let page = render_markdown(&matrix, &findings, "modelled");
     assert!(
         page.contains("**xfs noatime,") && page.contains("not to be told from it: xfs noatime"),
         "{page}"
@@ -396,11 +401,11 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
     // Names are names, whatever they look like.
     let odd = "<i>*`x`*";
     let text = TEXT.replacen("xfs noatime", odd, 1);
-    let renamed: Vec<Run> = runs
+    let renamed: Vec<CellRun> = runs
         .iter()
-        .map(|run| Run {
+        .map(|run| CellRun {
             system: run.system.replace("xfs noatime", odd),
-            meter: Meter::None,
+            meter: EnergySource::None,
             ..run.clone()
         })
         .map(|mut run| {
@@ -409,7 +414,7 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
         })
         .collect();
     let odd = Matrix::parse(&text).unwrap();
-    let page_ = markdown(&odd, &Findings::of(&odd, &renamed), "none");
+    let page_ = render_markdown(&odd, &MatrixFindings::from_runs(&odd, &renamed), "none");
     assert!(
         page_.contains(r"**\<i\>\*\`x\`\*, ") && !page_.contains("<i>"),
         "{page_}"
@@ -418,13 +423,13 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
         page_.contains("Operations for each joule: not known: the device has no meter"),
         "{page_}"
     );
-    let about = About {
+    let about = PageDetails {
         title: "a & b".into(),
         machine: vec!["Linux <6>".into()],
         meter: "modelled".into(),
         commands: vec!["teal".into()],
     };
-    let page = html(&matrix, &findings, &about);
+    let page = render_html(&matrix, &findings, &about);
     for words in [
         "<title>a &amp; b</title>",
         "Linux &lt;6&gt;",
@@ -438,25 +443,27 @@ fn what_cannot_be_told_apart_is_a_tie_and_the_rest_is_not() {
     for outside in ["http", "src=", "href=", "<script", "url(", "NaN", "inf"] {
         assert!(!page.contains(outside), "{outside}: {page}");
     }
-    assert!(!settled(&matrix, &findings));
+    assert!(!is_settled(&matrix, &findings));
 }
 
 #[test]
 fn runs_that_are_not_steady_are_not_ranked_by_the_clock() {
     let matrix = Matrix::parse(TEXT).unwrap();
-    let runs: Vec<Run> = (0..3)
+    let runs: Vec<CellRun> = (0..3)
         .flat_map(|block| {
-            ["none", "bfq"].map(|s| Run {
+            ["none", "bfq"].map(|s| CellRun {
                 steady_from: None,
                 ..run(["web", "ext4", s], block, 9.0, 2.0, 1.0)
             })
         })
         .collect();
-    let findings = Findings::of(&matrix, &runs);
+    let findings = MatrixFindings::from_runs(&matrix, &runs);
     assert!(findings.verdicts[0].by_rate.is_none() && findings.verdicts[0].by_device.is_some());
-    assert!(markdown(&matrix, &findings, "modelled").contains("not steady here: no ranking"));
+    assert!(
+        render_markdown(&matrix, &findings, "modelled").contains("not steady here: no ranking")
+    );
     // A run that left the device alone is said to be one of memory.
-    let still = Run {
+    let still = CellRun {
         bytes: 1 << 40,
         ..runs[0].clone()
     };
@@ -469,10 +476,10 @@ fn what_ran_in_a_guest_is_compared_by_the_device_and_not_ranked_on_the_clock() {
     let matrix = Matrix::parse(&text).unwrap();
     assert_eq!(
         (matrix.systems[0].place, matrix.systems[1].place),
-        (None, Some(Place::Guest))
+        (None, Some(KernelPlace::Guest))
     );
     assert_eq!(
-        Matrix::parse(&matrix.text()),
+        Matrix::parse(&matrix.to_toml()),
         Ok(matrix.clone()),
         "it is written as it is read"
     );
@@ -481,15 +488,15 @@ fn what_ran_in_a_guest_is_compared_by_the_device_and_not_ranked_on_the_clock() {
         for scheduler in ["none", "bfq"] {
             runs.push(run(["web", "ext4", scheduler], block, 9.0, 4.0, 5.0));
             let guest = Some("user-mode Linux 6.1".into());
-            runs.push(Run {
+            runs.push(CellRun {
                 guest,
                 ..run(["web", "xfs noatime", scheduler], block, 900.0, 2.0, 5.0)
             });
         }
     }
-    let read: Run = serde_json::from_str(&serde_json::to_string(&runs[1]).unwrap()).unwrap();
+    let read: CellRun = serde_json::from_str(&serde_json::to_string(&runs[1]).unwrap()).unwrap();
     assert_eq!(read, runs[1]);
-    let findings = Findings::of(&matrix, &runs);
+    let findings = MatrixFindings::from_runs(&matrix, &runs);
     let web = &findings.verdicts[0];
     assert_eq!(
         web.by_rate.as_ref().unwrap().best.names[1],
@@ -507,7 +514,7 @@ fn what_ran_in_a_guest_is_compared_by_the_device_and_not_ranked_on_the_clock() {
         row.rate.is_none() && row.ai[0].is_some() && row.ai[2].is_none(),
         "{row:?}"
     );
-    let page = markdown(&matrix, &findings, "modelled");
+    let page = render_markdown(&matrix, &findings, "modelled");
     assert!(
         page.contains("In a guest (user-mode Linux 6.1): xfs noatime. "),
         "{page}"
@@ -518,7 +525,11 @@ fn what_ran_in_a_guest_is_compared_by_the_device_and_not_ranked_on_the_clock() {
     );
     // None but guests.
     runs.retain(|run| run.guest.is_some());
-    let page = markdown(&matrix, &Findings::of(&matrix, &runs), "modelled");
+    let page = render_markdown(
+        &matrix,
+        &MatrixFindings::from_runs(&matrix, &runs),
+        "modelled",
+    );
     assert!(
         page.contains("on the clock: in a guest: not ranked on the clock"),
         "{page}"
@@ -527,15 +538,15 @@ fn what_ran_in_a_guest_is_compared_by_the_device_and_not_ranked_on_the_clock() {
 
 #[test]
 fn cemp_is_the_change_of_energy_by_the_change_of_performance() {
-    let change = cemp((10.0, 100.0), (12.0, 150.0));
+    let change = cemp_between((10.0, 100.0), (12.0, 150.0));
     assert!((change.value().unwrap() - 0.4).abs() < 1e-12);
-    assert_eq!(cemp((10.0, 100.0), (12.0, 100.0)).value(), None);
+    assert_eq!(cemp_between((10.0, 100.0), (12.0, 100.0)).value(), None);
 }
 
 proptest! {
     #[test]
     fn nothing_outside_the_front_is_unbeaten(points in proptest::collection::vec((0.0_f64..10.0, 0.0_f64..10.0), 1..40)) {
-        let front = front(&points);
+        let front = pareto_front(&points);
         prop_assert!(!front.is_empty());
         for (at, (x, y)) in points.iter().enumerate() {
             let is_beaten = points.iter().any(|(a, b)| a >= x && b >= y && (a > x || b > y));
@@ -547,10 +558,10 @@ proptest! {
 #[test]
 fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
     let matrix = Matrix::parse(&TEXT.replacen("seed = 7", "aged = 60", 1)).unwrap();
-    assert_eq!(Matrix::parse(&matrix.text()), Ok(matrix.clone()));
+    assert_eq!(Matrix::parse(&matrix.to_toml()), Ok(matrix.clone()));
     // The first system gets a tenth slower from block to block, under both schedulers; the other
     // does not count.
-    let runs: Vec<Run> = (0..4)
+    let runs: Vec<CellRun> = (0..4)
         .flat_map(|block| {
             [("ext4", "none"), ("ext4", "bfq"), ("xfs noatime", "none")].map(
                 |(system, scheduler)| {
@@ -560,7 +571,7 @@ fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
                         1.0
                     };
                     let (seconds, load_before) = (10.0 * slower, f64::from(block) + 0.5);
-                    Run {
+                    CellRun {
                         seconds,
                         load_before,
                         power: vec![[0.5, 4.0], [1.5, 6.0]],
@@ -570,10 +581,10 @@ fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
             )
         })
         .collect();
-    let findings = Findings::of(&matrix, &runs);
+    let findings = MatrixFindings::from_runs(&matrix, &runs);
     let drift = findings.verdicts[0].drift.unwrap();
     assert!(
-        (drift.ratio - 1.1_f64.powi(-3)).abs() < 1e-9 && drift.n == 4 && !drift.is_none(),
+        (drift.ratio - 1.1_f64.powi(-3)).abs() < 1e-9 && drift.n == 4 && !drift.is_inconclusive(),
         "{drift:?}"
     );
     assert_eq!(
@@ -581,25 +592,34 @@ fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
         (Some([0.5, 2.0, 3.5]), None)
     );
     // A block that lacks a cell of the first system does not count.
-    let lacking: Vec<Run> = runs
+    let lacking: Vec<CellRun> = runs
         .iter()
         .filter(|run| run.block != 3 || run.scheduler != "bfq")
         .cloned()
         .collect();
     assert_eq!(
-        Findings::of(&matrix, &lacking).verdicts[0].drift.unwrap().n,
+        MatrixFindings::from_runs(&matrix, &lacking).verdicts[0]
+            .drift
+            .unwrap()
+            .n,
         3
     );
-    let about = About {
+    let about = PageDetails {
         title: "t".into(),
         machine: Vec::new(),
         meter: "modelled".into(),
         commands: Vec::new(),
     };
-    let page = html(&matrix, &findings, &about);
-    for text in [markdown(&matrix, &findings, "modelled"), page.clone()] {
+    let page = render_html(&matrix, &findings, &about);
+    for text in [
+        render_markdown(&matrix, &findings, "modelled"),
+        page.clone(),
+    ] {
         assert!(
-            text.contains("Drift of ext4, operations a second on the clock, from the first block to the last: 0.75"),
+            text.contains(
+                "Drift of ext4, operations a second on the clock, from the first block \
+                           to the last: 0.75"
+            ),
             "{text}"
         );
         assert!(text.contains("the machine did not stay the same"), "{text}");
@@ -621,7 +641,7 @@ fn what_the_machine_did_besides_and_how_it_drifted_is_said() {
         "path = \"/dev/sdz\"",
         1,
     );
-    let page = html(&Matrix::parse(&measured).unwrap(), &findings, &about);
+    let page = render_html(&Matrix::parse(&measured).unwrap(), &findings, &about);
     assert!(
         page.contains("watts over 1.0 s of a run, measured: "),
         "{page}"

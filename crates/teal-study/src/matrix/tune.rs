@@ -1,22 +1,22 @@
-//! The search for the best candidate with few runs: screening, then a race, block by block.
+//! Searches for the best candidate with few runs: screening, then a race, block by block.
 //!
-//! A block measures every candidate that is left once, in an order of its own. After each block
+//! A block measures every remaining candidate once, in an order of its own. After each block
 //! - *screening* keeps the best third, while there are more than `MANY`, then the best two thirds,
 //!   down to `FEW`;
-//! - the *race* drops whoever another beats in every goal: in pairs of the same block, on a log
-//!   scale, with 95 %.
+//! - the *race* drops a candidate that another beats in every goal: in pairs of the same block, on
+//!   a log scale, with 95 %.
 //!
-//! Then, while few are left, *proposals* join the race: candidates that nobody has measured yet, of
-//! which a model (`surrogate`) says, from what their options have done elsewhere, that they may
+//! While few candidates are left, *proposals* join the race: candidates that have not been measured
+//! yet. A model (`surrogate`) predicts from the effects of their options elsewhere that they may
 //! well beat the best.
 //!
-//! One candidate is the *reference*, measured in every block whether it is still in the race or
-//! not: what the best gains is told against it, in the blocks of both.
+//! One candidate is the *reference*. It is measured in every block, in the race or not, and the
+//! gain of the best is told against it, in the blocks of both.
 //!
 //! # Guarantees
 //! 1. Pure: runs come from the caller. The same answers and the same seed lead the same way, so
 //!    that a search that was interrupted goes on where it was.
-//! 2. Whoever is dropped by the race is beaten in every goal, with 95 %.
+//! 2. A candidate dropped by the race is beaten in every goal, with 95 %.
 //! 3. There are no more runs than are allowed: a block is begun only if all of it may be run. A
 //!    block that the caller breaks off does not count.
 
@@ -25,36 +25,36 @@ mod surrogate;
 #[cfg(test)]
 mod tests;
 
-use crate::statistics::Comparison;
-use crate::workload::Stream;
-pub use replay::{Replay, Trial};
-use surrogate::{Seen, Surrogate};
+use crate::statistics::PairedComparison;
+use crate::workload::RandomStream;
+pub use replay::{RecordedWorkload, SearchTrial};
+use surrogate::{MeasuredCandidate, Surrogate};
 
-/// Candidates above which one run is enough to go.
+/// Number of candidates above which one run is enough to drop one.
 const MANY: usize = 24;
-/// Candidates that screening leaves.
+/// Number of candidates that screening leaves.
 const FEW: usize = 4;
-/// Proposals that join after a block, ...
+/// Number of proposals that join after a block.
 const JOIN: usize = 3;
-/// ..., in all, ...
+/// Number of proposals that join in all.
 const JOIN_MAX: u32 = 24;
-/// ... and by how much, as a logarithm, one must be able to beat the best: by its mean and one
+/// Least predicted advantage of a proposal over the best, as a logarithm, by its mean and one
 /// standard deviation.
 const WORTH: f64 = 0.01;
 
-/// What may be measured.
+/// Describes something that may be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
-    /// What it consists of: numbers of features that others may have, too. Only proposals need
-    /// them, and those they are judged by.
+pub struct TuneCandidate {
+    /// Numbers of its features, which others may have too. Only proposals and the candidates they
+    /// are judged by need them.
     pub features: Vec<u32>,
-    /// It is measured only if it is likely to be the best.
+    /// Is true when it is measured only if it is likely to be the best.
     pub is_proposal: bool,
 }
 
-impl Candidate {
-    /// Candidates that are all measured.
-    pub fn all(many: usize) -> Vec<Self> {
+impl TuneCandidate {
+    /// Returns candidates that are all measured.
+    pub fn all_measured(many: usize) -> Vec<Self> {
         vec![
             Self {
                 features: Vec::new(),
@@ -65,29 +65,29 @@ impl Candidate {
     }
 }
 
-/// What comes of a measurement.
+/// Holds the result of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Answer {
-    /// A run.
-    Run(Measured),
-    /// There is no such thing here.
+pub enum MeasureAnswer {
+    /// A run was measured.
+    Run(RunFigures),
+    /// The candidate cannot be had here.
     Impossible,
-    /// The search is broken off.
+    /// The user breaks the search off.
     Stop,
 }
 
-/// What a run has shown.
+/// Holds the figures of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct RunFigures {
     /// Operations a second.
     pub rate: f64,
     /// Operations for each joule, if they are known.
     pub per_joule: Option<f64>,
 }
 
-/// What the best is the best in.
+/// Names the goal of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
+pub enum TuneGoal {
     /// Operations a second.
     Rate,
     /// Operations for each joule.
@@ -96,9 +96,9 @@ pub enum Aim {
     Both,
 }
 
-impl Aim {
-    /// The figure that is to be large; without joules it is the rate.
-    fn of(self, run: &Measured) -> f64 {
+impl TuneGoal {
+    /// Returns the figure that is to be large; without joules it is the rate.
+    fn figure_of(self, run: &RunFigures) -> f64 {
         match (self, run.per_joule) {
             (Self::Rate, _) | (_, None) => run.rate,
             (Self::Joule, Some(per_joule)) => per_joule,
@@ -107,84 +107,92 @@ impl Aim {
     }
 }
 
-/// How long to search.
+/// Limits the length of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct SearchLimits {
     /// Blocks at most.
     pub blocks: u32,
     /// Runs at most.
     pub runs: usize,
 }
 
-/// Why a candidate is no longer measured.
+/// Says why a candidate is no longer measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
-    /// It was not among the best of a block.
+pub enum DropReason {
+    /// The candidate was not among the best of a block.
     Screened,
     /// This one beats it in every goal.
     Beaten(usize),
-    /// It cannot be had here.
+    /// The candidate is impossible here.
     Impossible,
 }
 
-/// A candidate's runs and fate.
+/// Holds a candidate's runs and its fate.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Standing {
-    /// The block of the first run.
+pub struct CandidateStanding {
+    /// Block of the first run.
     pub from: u32,
-    /// By block, from there on; those of whole blocks only.
-    pub runs: Vec<Measured>,
-    /// After which block it went, and why.
-    pub gone: Option<(u32, Gone)>,
+    /// Runs by block from there on, of whole blocks only.
+    pub runs: Vec<RunFigures>,
+    /// Block after which it was dropped, and the reason.
+    pub gone: Option<(u32, DropReason)>,
 }
 
-/// What a search has found.
+/// Holds the result of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// By candidate.
-    pub standings: Vec<Standing>,
-    /// The best of those that are left; `None` if not even one block was whole.
+pub struct SearchResult {
+    /// Runs and fate of each candidate.
+    pub standings: Vec<CandidateStanding>,
+    /// The best remaining candidate; `None` if not even one block was whole.
     pub best: Option<usize>,
-    /// Whole blocks.
+    /// Number of whole blocks.
     pub blocks: u32,
-    /// Runs, those of the block that was broken off included.
+    /// Number of runs, those of an unfinished block included.
     pub runs: usize,
-    /// Which candidate was measured in every block.
+    /// Candidate that was measured in every block.
     pub reference: usize,
-    aim: Aim,
+    goal: TuneGoal,
 }
 
-impl Found {
-    /// One candidate by another, in the blocks that both have, in what they were searched for.
-    pub fn compare(&self, one: usize, other: usize) -> Option<Comparison> {
-        compare(&self.standings, one, other, &|run| Some(self.aim.of(run)))
+impl SearchResult {
+    /// Compares two candidates in the blocks that both have, in the goal of the search.
+    pub fn compare_candidates(&self, one: usize, other: usize) -> Option<PairedComparison> {
+        compare_standings(&self.standings, one, other, &|run| {
+            Some(self.goal.figure_of(run))
+        })
     }
 
-    /// The best by the reference: operations a second, and for each joule.
-    pub fn gain(&self) -> [Option<Comparison>; 2] {
+    /// Compares the best with the reference: operations a second, and operations for each joule.
+    pub fn gain_over_reference(&self) -> [Option<PairedComparison>; 2] {
         let Some(best) = self.best else {
             return [None, None];
         };
-        let by = |goal: Goal| compare(&self.standings, best, self.reference, goal);
+        let by = |goal: GoalFigure| compare_standings(&self.standings, best, self.reference, goal);
         [by(&|run| Some(run.rate)), by(&|run| run.per_joule)]
     }
 
-    /// Those that are left and cannot be told from the best.
-    pub fn ties(&self) -> Vec<(usize, Comparison)> {
+    /// Returns the remaining candidates that cannot be told from the best.
+    pub fn ties(&self) -> Vec<(usize, PairedComparison)> {
         let Some(best) = self.best else {
             return Vec::new();
         };
         let left = (0..self.standings.len())
             .filter(|at| *at != best && self.standings[*at].gone.is_none());
-        left.filter_map(|at| Some((at, self.compare(best, at)?)))
+        left.filter_map(|at| Some((at, self.compare_candidates(best, at)?)))
             .filter(|(_, by)| by.is_tie())
             .collect()
     }
 }
 
-type Goal<'a> = &'a dyn Fn(&Measured) -> Option<f64>;
+type GoalFigure<'a> = &'a dyn Fn(&RunFigures) -> Option<f64>;
 
-fn compare(standings: &[Standing], one: usize, other: usize, goal: Goal) -> Option<Comparison> {
+fn compare_standings(
+    standings: &[CandidateStanding],
+    one: usize,
+    other: usize,
+    goal: GoalFigure,
+) -> Option<PairedComparison> {
+    // Both have runs from the later of their first blocks on.
     let from = standings[one].from.max(standings[other].from);
     let since = |at: usize| {
         standings[at]
@@ -194,91 +202,110 @@ fn compare(standings: &[Standing], one: usize, other: usize, goal: Goal) -> Opti
     };
     let pairs = since(one).zip(since(other));
     let pairs: Option<Vec<(f64, f64)>> = pairs.map(|(a, b)| Some((goal(a)?, goal(b)?))).collect();
-    Comparison::of(&pairs?)
+    PairedComparison::from_pairs(&pairs?)
 }
 
 /// Searches for the best candidate. `measure` runs one in a block.
 ///
 /// # Errors
-/// What `measure` says.
-pub fn search<E>(
-    candidates: &[Candidate],
+/// Returns the first error of `measure`.
+pub fn search_best<E>(
+    candidates: &[TuneCandidate],
     reference: usize,
-    aim: Aim,
-    limits: Limits,
+    aim: TuneGoal,
+    limits: SearchLimits,
     seed: u64,
-    measure: &mut dyn FnMut(usize, u32) -> Result<Answer, E>,
-) -> Result<Found, E> {
-    let standings = vec![Standing::default(); candidates.len()];
-    let mut found = Found {
+    measure: &mut dyn FnMut(usize, u32) -> Result<MeasureAnswer, E>,
+) -> Result<SearchResult, E> {
+    debug_assert!(
+        reference < candidates.len(),
+        "the reference is one of the candidates"
+    );
+    let standings = vec![CandidateStanding::default(); candidates.len()];
+    let mut found = SearchResult {
         standings,
         best: None,
         blocks: 0,
         runs: 0,
         reference,
-        aim,
+        goal: aim,
     };
     let mut racing: Vec<usize> = (0..candidates.len())
         .filter(|at| !candidates[*at].is_proposal)
         .collect();
     let mut joined = 0;
     while found.blocks < limits.blocks {
+        // Proposals join only when few are left: before, the screening needs the runs.
         if found.blocks > 0 && racing.len() <= FEW {
-            let proposed = found.proposals(candidates, JOIN.min((JOIN_MAX - joined) as usize));
+            let proposed =
+                found.propose_candidates(candidates, JOIN.min((JOIN_MAX - joined) as usize));
             joined += proposed.len() as u32;
+            // They are compared from this block on.
             proposed
                 .iter()
                 .for_each(|at| found.standings[*at].from = found.blocks);
             racing.extend(proposed);
         }
+        // One block is not enough to call a candidate that is left alone the best.
         if racing.len() < 2 && found.blocks > 1 {
             break;
         }
+        // The reference is measured even when it has left the race.
         let mut order = racing.clone();
         if !order.contains(&reference) {
             order.push(reference);
         }
+        // A block is begun only if it can be finished.
         if found.runs + order.len() > limits.runs {
             break;
         }
-        shuffle(&mut order, seed, found.blocks);
+        shuffle_block(&mut order, seed, found.blocks);
         let mut measured = Vec::new();
         for at in order {
             match measure(at, found.blocks)? {
-                Answer::Run(run) => measured.push((at, run)),
-                Answer::Impossible => {
-                    found.standings[at].gone = Some((found.blocks, Gone::Impossible))
+                MeasureAnswer::Run(run) => measured.push((at, run)),
+                MeasureAnswer::Impossible => {
+                    found.standings[at].gone = Some((found.blocks, DropReason::Impossible))
                 }
-                Answer::Stop => return Ok(found.settled()),
+                MeasureAnswer::Stop => return Ok(found.with_best()),
             }
             found.runs += 1;
         }
+        // Runs are counted only now: a block that was broken off must not favour its first
+        // candidates.
+        debug_assert!(
+            found.runs <= limits.runs,
+            "there are no more runs than are allowed"
+        );
         for (at, run) in measured {
             found.standings[at].runs.push(run);
         }
         found.blocks += 1;
         racing.retain(|at| found.standings[*at].gone.is_none());
-        found.race(&racing);
-        found.screen();
+        // The race comes first, as screening may drop a candidate that it would need as evidence.
+        found.drop_beaten(&racing);
+        found.screen_out();
         racing.retain(|at| found.standings[*at].gone.is_none());
     }
-    Ok(found.settled())
+    Ok(found.with_best())
 }
 
-/// Fisher and Yates.
-fn shuffle(order: &mut [usize], seed: u64, block: u32) {
-    let mut drawn = Stream::new(seed, 0x7475_6e65 + u64::from(block));
+/// Shuffles the order of a block. (Fisher and Yates)
+fn shuffle_block(order: &mut [usize], seed: u64, block: u32) {
+    let mut drawn = RandomStream::new(seed, 0x7475_6e65 + u64::from(block));
     for last in (1..order.len()).rev() {
-        order.swap(last, drawn.below(last as u64 + 1) as usize);
+        order.swap(last, drawn.next_below(last as u64 + 1) as usize);
     }
 }
 
-impl Found {
-    /// Drops whoever is beaten in every goal.
-    fn race(&mut self, left: &[usize]) {
+impl SearchResult {
+    /// Drops candidates that another one beats in every goal.
+    fn drop_beaten(&mut self, left: &[usize]) {
         let beats = |one: usize, other: usize| {
-            let in_goal =
-                |goal: Goal| compare(&self.standings, one, other, goal).map(|by| by.low > 1.0);
+            let in_goal = |goal: GoalFigure| {
+                compare_standings(&self.standings, one, other, goal).map(|by| by.low > 1.0)
+            };
+            // Without joules the rate alone decides.
             in_goal(&|run| Some(run.rate)) == Some(true)
                 && in_goal(&|run| run.per_joule) != Some(false)
         };
@@ -287,54 +314,55 @@ impl Found {
                 .copied()
                 .find(|one| *one != other && beats(*one, other))
         };
+        // All are judged by the same field, so that their order does not matter.
         let gone: Vec<(usize, usize)> = left
             .iter()
             .filter_map(|at| Some((*at, beaten(*at)?)))
             .collect();
         for (at, by) in gone {
-            self.standings[at].gone = Some((self.blocks, Gone::Beaten(by)));
+            self.standings[at].gone = Some((self.blocks, DropReason::Beaten(by)));
         }
     }
 
     /// Keeps the best, while there are many.
-    fn screen(&mut self) {
-        let left = self.ranked();
+    fn screen_out(&mut self) {
+        let left = self.rank_left();
         let keep = match left.len() {
             many if many > MANY => many.div_ceil(3).max(MANY),
             some => (some * 2).div_ceil(3).max(FEW),
         };
         for at in left.into_iter().skip(keep) {
-            self.standings[at].gone = Some((self.blocks, Gone::Screened));
+            self.standings[at].gone = Some((self.blocks, DropReason::Screened));
         }
     }
 
-    /// The figures of a candidate by the reference's of the same block, as logarithms.
-    fn logs(&self, at: usize) -> impl Iterator<Item = f64> {
-        let Standing { from, runs, .. } = &self.standings[at];
+    /// Returns the figures of a candidate by the reference's of the same block, as logarithms.
+    fn log_ratios(&self, at: usize) -> impl Iterator<Item = f64> {
+        let CandidateStanding { from, runs, .. } = &self.standings[at];
         let beside = self.standings[self.reference]
             .runs
             .iter()
             .skip(*from as usize);
         runs.iter()
             .zip(beside)
-            .map(|(run, beside)| (self.aim.of(run) / self.aim.of(beside)).ln())
+            .map(|(run, beside)| (self.goal.figure_of(run) / self.goal.figure_of(beside)).ln())
     }
 
-    /// Those that are left, the best first.
-    fn ranked(&self) -> Vec<usize> {
+    /// Returns the remaining candidates, the best first.
+    fn rank_left(&self) -> Vec<usize> {
         let left = (0..self.standings.len()).filter(|at| self.standings[*at].gone.is_none());
         let mut left: Vec<(usize, f64)> = left
-            .filter_map(|at| Some((at, mean(self.logs(at))?)))
+            .filter_map(|at| Some((at, mean(self.log_ratios(at))?)))
             .collect();
         left.sort_by(|a, b| b.1.total_cmp(&a.1));
         left.into_iter().map(|(at, _)| at).collect()
     }
 
-    /// Candidates that have not been measured and may well beat the best: the most promising, so
-    /// many at most.
-    fn proposals(&self, candidates: &[Candidate], most: usize) -> Vec<usize> {
+    /// Returns the most promising unmeasured candidates that may well beat the best, at most this
+    /// number.
+    fn propose_candidates(&self, candidates: &[TuneCandidate], most: usize) -> Vec<usize> {
         let is_new = |at: &usize| {
-            let Standing { runs, gone, .. } = &self.standings[*at];
+            let CandidateStanding { runs, gone, .. } = &self.standings[*at];
             candidates[*at].is_proposal && runs.is_empty() && gone.is_none()
         };
         let features = candidates
@@ -342,17 +370,24 @@ impl Found {
             .flat_map(|of| &of.features)
             .max()
             .map_or(0, |most| *most as usize + 1);
+        // The model learns from all measured candidates, dropped ones too.
         let seen = (0..candidates.len()).filter(|at| !self.standings[*at].runs.is_empty());
-        let seen: Vec<Seen<'_>> = seen
-            .map(|at| Seen {
+        let seen: Vec<MeasuredCandidate<'_>> = seen
+            .map(|at| MeasuredCandidate {
                 features: &candidates[at].features,
-                logs: self.logs(at).collect(),
+                logs: self.log_ratios(at).collect(),
             })
             .collect();
-        let Some(best) = self.ranked().first().and_then(|at| mean(self.logs(*at))) else {
+        let Some(best) = self
+            .rank_left()
+            .first()
+            .and_then(|at| mean(self.log_ratios(*at)))
+        else {
             return Vec::new();
         };
-        let model = Surrogate::of(&seen, features);
+        let model = Surrogate::learn(&seen, features);
+        // Mean plus one deviation: an optimistic estimate, so that uncertain candidates get a
+        // chance.
         let hoped = |at: usize| {
             let (mean, spread) = model.predict(&candidates[at].features);
             mean + spread
@@ -366,8 +401,8 @@ impl Found {
         new.into_iter().take(most).map(|(at, _)| at).collect()
     }
 
-    fn settled(mut self) -> Self {
-        self.best = self.ranked().first().copied();
+    fn with_best(mut self) -> Self {
+        self.best = self.rank_left().first().copied();
         self
     }
 }

@@ -1,20 +1,20 @@
-//! What came of a group of phases on a file system: one line of JSON.
+//! Describes the results of a group of phases on a file system, as one line of JSON.
 
-use super::plan::Mode;
+use super::plan::SyncMode;
 use serde::{Deserialize, Serialize};
 
-/// What a disk was asked and what it spent.
+/// Holds the requests of a disk and their cost.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct DiskTally {
     /// Time at work, modelled.
     pub elapsed_ns: u64,
     /// Read requests.
     pub reads: u64,
-    /// Bytes they moved.
+    /// Bytes that they moved.
     pub bytes_read: u64,
     /// Write requests.
     pub writes: u64,
-    /// Bytes they moved.
+    /// Bytes that they moved.
     pub bytes_written: u64,
     /// Flushes.
     pub flushes: u64,
@@ -22,30 +22,30 @@ pub struct Tally {
     pub seeks: u64,
     /// All energy, modelled.
     pub microjoules: u64,
-    /// By what it was used for; they sum up to `microjoules`.
-    pub uses: Vec<Usage>,
+    /// Energy by its use; the parts sum up to `microjoules`.
+    pub uses: Vec<EnergyUsage>,
 }
 
 /// One use of energy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Which: seek, rotate, read, write, commands, read ahead, or a state.
+pub struct EnergyUsage {
+    /// Name of the use: seek, rotate, read, write, commands, read ahead, or a state.
     pub name: String,
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// For how long.
+    /// Time that it took.
     pub ns: u64,
-    /// What it cost.
+    /// Energy that it cost.
     pub microjoules: u64,
 }
 
-impl Tally {
-    /// In joules.
+impl DiskTally {
+    /// Returns the energy in joules.
     pub fn joules(&self) -> f64 {
         self.microjoules as f64 / 1e6
     }
 
-    /// Returns what one use cost, in joules.
+    /// Returns the joules of one use.
     pub fn joules_of(&self, name: &str) -> f64 {
         self.uses
             .iter()
@@ -55,56 +55,56 @@ impl Tally {
     }
 }
 
-/// A phase that was carried out.
+/// Holds the result of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Which.
+pub struct PhaseResult {
+    /// Name of the phase.
     pub phase: String,
-    /// Operations: files, or pieces.
+    /// Number of operations: files, or pieces.
     pub operations: u64,
-    /// Bytes of the user's.
+    /// Bytes of the user.
     pub bytes: u64,
-    /// From the first operation until the file system was unmounted: the drain is counted.
-    pub tally: Tally,
-    /// Of that, what came after the last operation, in microjoules.
+    /// Cost from the first operation until the file system was unmounted: the drain is counted.
+    pub tally: DiskTally,
+    /// Energy after the last operation, in microjoules; it is part of the tally.
     pub drain_microjoules: u64,
-    /// The least that it would cost, in microjoules.
+    /// Least energy that it would cost, in microjoules.
     pub floor_microjoules: u64,
-    /// Whether the user's bytes were written, not read.
+    /// Is true when the user's bytes were written, not read.
     pub writes: bool,
 }
 
-impl Measured {
-    /// Returns how many times the floor.
-    pub fn ratio(&self) -> f64 {
+impl PhaseResult {
+    /// Returns the energy as a multiple of the floor.
+    pub fn floor_ratio(&self) -> f64 {
         self.tally.microjoules as f64 / (self.floor_microjoules as f64).max(1.0)
     }
 }
 
-/// What came of a group on a file system.
+/// Holds the results of a group on a file system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
-    /// Of this form.
+pub struct PhaseCell {
+    /// Version of the form.
     pub version: u32,
-    /// The file system, as it was asked for.
+    /// File system, as it was asked for.
     pub system: String,
-    /// Where it ran: this kernel, or a guest's.
+    /// Kernel on which it ran: this machine's, or a guest's.
     pub kernel: String,
-    /// The group of phases.
+    /// Name of the group of phases.
     pub group: String,
-    /// When what was written had to be on the disk.
-    pub mode: Mode,
+    /// Says when written data has to be on the disk.
+    pub mode: SyncMode,
     /// Factor on files and accesses.
     pub scale: f64,
-    /// What the disk was modelled by.
+    /// Profile of the modelled disk.
     pub profile: String,
-    /// Its size in bytes.
+    /// Size of the disk in bytes.
     pub size: u64,
-    /// The phases that count.
-    pub phases: Vec<Measured>,
+    /// Results of the phases that count.
+    pub phases: Vec<PhaseResult>,
 }
 
-impl Cell {
-    /// The version of the form.
+impl PhaseCell {
+    /// Version of the form.
     pub const VERSION: u32 = 1;
 }

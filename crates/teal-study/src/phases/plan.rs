@@ -1,10 +1,10 @@
-//! What the phases are: sets of files, and what is done with them. Pure.
+//! Plans the phases: sets of files, and their uses. Pure.
 //!
 //! # Sizes
-//! As the thesis has them, in MiB where it says MB: 50 MB of files of one size, in directories of
-//! at most 200; 24 MB of accesses of 8 KB in a file of 100 MB; 156 photos of 145.8 MB; 35 pieces of
-//! music of 138.4 MB. A scale takes that part of the number of files and accesses; of the one large
-//! file, of its size.
+//! Sizes are those of the thesis, in MiB where it says MB: 50 MB of files of one size, in
+//! directories of at most 200; 24 MB of accesses of 8 KB in a file of 100 MB; 156 photos of 145.8
+//! MB; 35 pieces of music of 138.4 MB. A scale multiplies the number of files and accesses; of the
+//! one large file, its size.
 
 use super::orders;
 use serde::{Deserialize, Serialize};
@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4 * KIB;
-/// Accesses to the large file, files that fill a file system in the thesis.
+/// Bytes of an access to the large file, and of a file that fills a file system in the thesis.
 pub(super) const PIECE: u64 = 8 * KIB;
-/// Files of a directory at most.
+/// Limits the files of a directory.
 const PER_DIRECTORY: u64 = 200;
-/// How full a file system is with free space in pieces, in percent; thinned out from the fullest
-/// down.
+/// Percentages to which a file system with fragmented free space is filled; it is thinned out from
+/// the fullest down.
 const LEVELS: [u64; 4] = [80, 60, 40, 20];
 
-/// When what was written has to be on the disk, and what is remembered.
+/// Says when written data has to be on the disk, and what stays cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mode {
+pub enum SyncMode {
     /// As in the thesis: all of the file system synced after each write call, the page cache
     /// dropped after each operation.
     T,
@@ -32,30 +32,30 @@ pub enum Mode {
     C,
 }
 
-/// In which order files, or places in a file, are visited.
+/// Orders the visits to files, or to places in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// As they were made.
+pub enum VisitOrder {
+    /// In the order in which they were made.
     Made,
-    /// Drawn, each once.
+    /// In a random order, each once.
     Random,
 }
 
-/// Files.
+/// Describes a set of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Set {
-    /// What their directories are called, before a number.
+pub struct PhaseFiles {
+    /// Name of their directories, before a number.
     pub name: &'static str,
-    /// How many.
+    /// Number of files.
     pub count: u64,
-    /// Bytes of all together.
+    /// Bytes of all files together.
     pub bytes: u64,
-    /// Whether they differ in size.
+    /// Is true when they differ in size.
     pub is_mixed: bool,
 }
 
-impl Set {
-    fn alike(size: u64, count: u64) -> Self {
+impl PhaseFiles {
+    fn with_equal_sizes(size: u64, count: u64) -> Self {
         Self {
             name: "d",
             count,
@@ -64,8 +64,8 @@ impl Set {
         }
     }
 
-    fn mixed(name: &'static str, bytes: f64, count: u64, scale: f64) -> Self {
-        let scaled = scaled(count, scale);
+    fn with_mixed_sizes(name: &'static str, bytes: f64, count: u64, scale: f64) -> Self {
+        let scaled = scale_count(count, scale);
         Self {
             name,
             count: scaled,
@@ -74,19 +74,21 @@ impl Set {
         }
     }
 
-    /// The sizes of the files, in the order in which they are made. They sum up to `bytes`.
-    pub fn sizes(&self) -> Vec<u64> {
+    /// Returns the sizes of the files in the order in which they are made. They sum up to `bytes`.
+    pub fn file_sizes(&self) -> Vec<u64> {
         if !self.is_mixed {
             return vec![self.bytes / self.count.max(1); self.count as usize];
         }
+        // Sizes spread by a fifth about their mean, as photos and pieces of music do.
         let weights: Vec<u64> = (0..self.count)
-            .map(|at| 80 + orders::drawn(at) % 41)
+            .map(|at| 80 + orders::draw_number(at) % 41)
             .collect();
         let all: u64 = weights.iter().sum();
         let mut sizes: Vec<u64> = weights
             .iter()
             .map(|weight| self.bytes * weight / all.max(1))
             .collect();
+        // Rounding loses some bytes: the last file gets them.
         if let Some(last) = sizes.last_mut() {
             *last += self.bytes
                 - weights
@@ -94,11 +96,16 @@ impl Set {
                     .map(|weight| self.bytes * weight / all.max(1))
                     .sum::<u64>();
         }
+        debug_assert_eq!(
+            sizes.iter().sum::<u64>(),
+            self.bytes,
+            "the sizes sum up to the bytes of the set"
+        );
         sizes
     }
 
-    /// Directory and file, below the mount.
-    pub fn path(&self, at: u64) -> (String, String) {
+    /// Returns the directory and the file, below the mount.
+    pub fn path_parts(&self, at: u64) -> (String, String) {
         (
             format!("{}{:03}", self.name, at / PER_DIRECTORY),
             format!("f{:03}", at % PER_DIRECTORY),
@@ -106,112 +113,116 @@ impl Set {
     }
 }
 
-/// Files that fill a file system.
+/// Describes files that fill a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Filling {
-    /// Bytes of the smallest.
+pub struct FillFiles {
+    /// Bytes of the smallest file.
     least: u64,
-    /// Bytes of the largest; sizes between are drawn, whole blocks apart.
+    /// Bytes of the largest file; sizes between are drawn, whole blocks apart.
     most: u64,
-    /// What is drawn.
+    /// Seed of the sizes.
     seed: u64,
 }
 
-impl Filling {
-    /// Those of the thesis.
+impl FillFiles {
+    /// The files of the thesis.
     const PIECES: Self = Self {
         least: PIECE,
         most: PIECE,
         seed: 0,
     };
 
-    /// The bytes of a file.
-    pub fn size(&self, at: u64) -> u64 {
+    /// Returns the bytes of a file.
+    pub fn file_size(&self, at: u64) -> u64 {
+        debug_assert!(
+            self.least <= self.most,
+            "the smallest file is larger than the largest"
+        );
         let sizes = (self.most - self.least) / BLOCK + 1;
-        self.least + orders::drawn(orders::drawn(self.seed) ^ at) % sizes * BLOCK
+        self.least + orders::draw_number(orders::draw_number(self.seed) ^ at) % sizes * BLOCK
     }
 }
 
-/// Phases that make a fresh file system one that has been lived on: files of 4 to 60 KiB, 32 in the
-/// mean, until there is no room; then so many percent of them stay, whichever this seed draws. (Of
-/// smaller ones an ext file system would run out of inodes before it is full.)
-pub fn ageing(percent: u64, seed: u64) -> Vec<Phase> {
-    let filling = Filling {
+/// Returns phases that age a fresh file system: they write files of 4 to 60 KiB, 32 in the mean,
+/// until there is no room, and then leave this percentage of them, drawn by the seed. (With smaller
+/// files an ext file system would run out of inodes before it is full.)
+pub fn ageing_phases(percent: u64, seed: u64) -> Vec<WorkloadPhase> {
+    let filling = FillFiles {
         least: BLOCK,
         most: 15 * BLOCK,
         seed,
     };
     vec![
-        Phase::prepares("fill", Act::Fill(filling)),
-        Phase::prepares("thin", Act::Thin { percent, seed }),
+        WorkloadPhase::new_preparing("fill", PhaseAct::Fill(filling)),
+        WorkloadPhase::new_preparing("thin", PhaseAct::Thin { percent, seed }),
     ]
 }
 
-/// What is done in a phase.
+/// Describes the work of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
-    /// Files are made, or truncated and written again, in write calls of so many bytes.
+pub enum PhaseAct {
+    /// Makes files, or truncates and writes them again, in write calls of a given size.
     Write {
-        /// Which.
-        set: Set,
-        /// Bytes of a call; `None`: a file in one.
+        /// Files that are written.
+        set: PhaseFiles,
+        /// Bytes of a call; `None` means a file in one.
         call: Option<u64>,
-        /// They are there.
+        /// Is true when the files exist already.
         again: bool,
     },
-    /// Files are read, each in calls of so many bytes.
+    /// Reads files, in calls of a given size.
     Read {
-        /// Which.
-        set: Set,
-        /// Bytes of a call; `None`: a file in one.
+        /// Files that are read.
+        set: PhaseFiles,
+        /// Bytes of a call; `None` means a file in one.
         call: Option<u64>,
-        /// In which order.
-        order: Order,
+        /// Order of the files.
+        order: VisitOrder,
     },
-    /// Pieces of 8 KB of the first file of a set.
+    /// Accesses pieces of 8 KB of the first file of a set.
     Touch {
-        /// Which.
-        set: Set,
-        /// How many pieces, each once.
+        /// Set of the file.
+        set: PhaseFiles,
+        /// Number of pieces, each accessed once.
         pieces: u64,
-        /// Written, not read.
+        /// Is true when they are written, not read.
         write: bool,
-        /// What is drawn.
+        /// Seed of the order.
         seed: u64,
     },
-    /// Files until there is no room.
-    Fill(Filling),
-    /// Of those that filled it, this many percent stay, whichever are drawn.
+    /// Writes files until there is no room.
+    Fill(FillFiles),
+    /// Removes files that filled the file system; this percentage stays, drawn by the seed.
     Thin {
-        /// Percent.
+        /// Percentage that stays.
         percent: u64,
-        /// What is drawn.
+        /// Seed of the choice.
         seed: u64,
     },
-    /// The files of a set go.
-    Remove(Set),
+    /// Removes the files of a set.
+    Remove(PhaseFiles),
 }
 
-/// One phase.
+/// Describes one phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Phase {
-    /// How it is called.
+pub struct WorkloadPhase {
+    /// Name of the phase.
     pub name: String,
-    /// What it does.
-    pub act: Act,
-    /// Whether it is what is measured; if not, it makes what the next need, without syncs.
+    /// Work of the phase.
+    pub act: PhaseAct,
+    /// Is true when it is measured. Otherwise it prepares the next phases, without syncs.
     pub counts: bool,
 }
 
-impl Phase {
-    fn counted(name: impl Into<String>, act: Act) -> Self {
+impl WorkloadPhase {
+    fn new_counted(name: impl Into<String>, act: PhaseAct) -> Self {
         Self {
             name: name.into(),
             act,
             counts: true,
         }
     }
-    fn prepares(name: impl Into<String>, act: Act) -> Self {
+    fn new_preparing(name: impl Into<String>, act: PhaseAct) -> Self {
         Self {
             name: name.into(),
             act,
@@ -219,24 +230,27 @@ impl Phase {
         }
     }
 
-    /// Bytes that the user reads or writes.
-    pub fn bytes(&self) -> u64 {
+    /// Returns the bytes that the user reads or writes.
+    pub fn user_bytes(&self) -> u64 {
         match self.act {
-            Act::Write { set, .. } | Act::Read { set, .. } => set.bytes,
-            Act::Touch { pieces, .. } => pieces * PIECE,
-            Act::Fill(_) | Act::Thin { .. } | Act::Remove(_) => 0,
+            PhaseAct::Write { set, .. } | PhaseAct::Read { set, .. } => set.bytes,
+            PhaseAct::Touch { pieces, .. } => pieces * PIECE,
+            PhaseAct::Fill(_) | PhaseAct::Thin { .. } | PhaseAct::Remove(_) => 0,
         }
     }
 
     /// Returns whether it writes.
-    pub fn writes(&self) -> bool {
-        !matches!(self.act, Act::Read { .. } | Act::Touch { write: false, .. })
+    pub fn is_write(&self) -> bool {
+        !matches!(
+            self.act,
+            PhaseAct::Read { .. } | PhaseAct::Touch { write: false, .. }
+        )
     }
 }
 
-/// Phases that follow each other on one file system, which is fresh at their beginning.
+/// Names phases that follow each other on one file system, which is fresh at their beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum PhaseGroup {
     /// 50 MB of files of this many KB.
     Files(u64),
     /// 8 KB at a time in a file of 100 MB.
@@ -251,8 +265,8 @@ pub enum Group {
     Fragmented,
 }
 
-impl Group {
-    /// All, in the order of the tables.
+impl PhaseGroup {
+    /// All groups, in the order of the tables.
     pub const ALL: [Self; 8] = [
         Self::Files(4),
         Self::Files(32),
@@ -264,7 +278,7 @@ impl Group {
         Self::Fragmented,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> String {
         match self {
             Self::Files(kib) => format!("{kib}k"),
@@ -276,120 +290,141 @@ impl Group {
         }
     }
 
-    /// The group of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the group of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|group| group.name() == name)
     }
 
-    /// Its phases at a scale.
-    pub fn phases(self, scale: f64) -> Vec<Phase> {
-        let photos = Set::mixed("photos", 145.8, 156, scale);
+    /// Returns its phases at a scale.
+    pub fn phases_at_scale(self, scale: f64) -> Vec<WorkloadPhase> {
+        let photos = PhaseFiles::with_mixed_sizes("photos", 145.8, 156, scale);
+        // The fragmented group writes the same files as camera and mp3.
         match self {
-            Self::Files(kib) => of_files(Set::alike(kib * KIB, scaled(50 * KIB / kib, scale))),
-            Self::Update => of_updates(scale),
-            Self::Camera => vec![Phase::counted("camera", write(photos, None))],
-            Self::Camera64 => vec![Phase::counted(
+            Self::Files(kib) => file_phases(PhaseFiles::with_equal_sizes(
+                kib * KIB,
+                scale_count(50 * KIB / kib, scale),
+            )),
+            Self::Update => update_phases(scale),
+            Self::Camera => vec![WorkloadPhase::new_counted(
+                "camera",
+                write_act(photos, None),
+            )],
+            Self::Camera64 => vec![WorkloadPhase::new_counted(
                 "camera 64 KB",
-                write(photos, Some(64 * KIB)),
+                write_act(photos, Some(64 * KIB)),
             )],
             Self::Mp3 => {
-                let set = Set::mixed("music", 138.4, 35, scale);
+                let set = PhaseFiles::with_mixed_sizes("music", 138.4, 35, scale);
                 vec![
-                    Phase::counted("mp3 write", write(set, None)),
-                    Phase::counted("mp3 read", play(set)),
+                    WorkloadPhase::new_counted("mp3 write", write_act(set, None)),
+                    WorkloadPhase::new_counted("mp3 read", play_act(set)),
                 ]
             }
-            Self::Fragmented => of_fragments(photos, Set::mixed("music", 138.4, 35, scale)),
+            Self::Fragmented => fragment_phases(
+                photos,
+                PhaseFiles::with_mixed_sizes("music", 138.4, 35, scale),
+            ),
         }
     }
 }
 
-fn write(set: Set, call: Option<u64>) -> Act {
-    Act::Write {
+fn write_act(set: PhaseFiles, call: Option<u64>) -> PhaseAct {
+    PhaseAct::Write {
         set,
         call,
         again: false,
     }
 }
 
-fn play(set: Set) -> Act {
-    Act::Read {
+fn play_act(set: PhaseFiles) -> PhaseAct {
+    PhaseAct::Read {
         set,
         call: Some(64 * KIB),
-        order: Order::Made,
+        order: VisitOrder::Made,
     }
 }
 
-fn of_files(set: Set) -> Vec<Phase> {
-    let read = |order| Act::Read {
+fn file_phases(set: PhaseFiles) -> Vec<WorkloadPhase> {
+    // The six phases of the thesis, on one set of files.
+    let read = |order| PhaseAct::Read {
         set,
         call: None,
         order,
     };
     vec![
-        Phase::counted("create", write(set, None)),
-        Phase::counted("read", read(Order::Made)),
-        Phase::counted("rand_read", read(Order::Random)),
-        Phase::counted(
+        WorkloadPhase::new_counted("create", write_act(set, None)),
+        WorkloadPhase::new_counted("read", read(VisitOrder::Made)),
+        WorkloadPhase::new_counted("rand_read", read(VisitOrder::Random)),
+        WorkloadPhase::new_counted(
             "rewrite",
-            Act::Write {
+            PhaseAct::Write {
                 set,
                 call: None,
                 again: true,
             },
         ),
-        Phase::counted("reread", read(Order::Made)),
-        Phase::counted("rand_reread", read(Order::Random)),
+        WorkloadPhase::new_counted("reread", read(VisitOrder::Made)),
+        WorkloadPhase::new_counted("rand_reread", read(VisitOrder::Random)),
     ]
 }
 
-fn of_updates(scale: f64) -> Vec<Phase> {
-    let pieces = scaled(100 * MIB / PIECE, scale);
-    let set = Set::alike(pieces * PIECE, 1);
-    let some = scaled(24 * MIB / PIECE, scale);
-    let read = Act::Read {
+fn update_phases(scale: f64) -> Vec<WorkloadPhase> {
+    // The file is made once and then updated in place, so its size is a multiple of the piece.
+    let pieces = scale_count(100 * MIB / PIECE, scale);
+    let set = PhaseFiles::with_equal_sizes(pieces * PIECE, 1);
+    // Only a quarter of the file is accessed, in random order.
+    let some = scale_count(24 * MIB / PIECE, scale);
+    let read = PhaseAct::Read {
         set,
         call: Some(PIECE),
-        order: Order::Made,
+        order: VisitOrder::Made,
     };
-    let touch = |write, seed| Act::Touch {
+    let touch = |write, seed| PhaseAct::Touch {
         set,
         pieces: some,
         write,
         seed,
     };
     vec![
-        Phase::prepares("file", write(set, Some(MIB))),
-        Phase::counted("read", read),
-        Phase::counted("rand_read", touch(false, 1)),
-        Phase::counted("write", touch(true, 2)),
-        Phase::counted("reread", read),
-        Phase::counted("rand_reread", touch(false, 1)),
+        WorkloadPhase::new_preparing("file", write_act(set, Some(MIB))),
+        WorkloadPhase::new_counted("read", read),
+        WorkloadPhase::new_counted("rand_read", touch(false, 1)),
+        WorkloadPhase::new_counted("write", touch(true, 2)),
+        WorkloadPhase::new_counted("reread", read),
+        WorkloadPhase::new_counted("rand_reread", touch(false, 1)),
     ]
 }
 
-fn of_fragments(photos: Set, music: Set) -> Vec<Phase> {
-    let mut phases = vec![Phase::prepares("fill", Act::Fill(Filling::PIECES))];
+fn fragment_phases(photos: PhaseFiles, music: PhaseFiles) -> Vec<WorkloadPhase> {
+    // The file system is filled first, and thinned out step by step.
+    let mut phases = vec![WorkloadPhase::new_preparing(
+        "fill",
+        PhaseAct::Fill(FillFiles::PIECES),
+    )];
+    // At each level the same files are written and read, and removed again.
     for level in LEVELS {
         phases.extend([
-            Phase::prepares(
+            WorkloadPhase::new_preparing(
                 format!("thin to {level} %"),
-                Act::Thin {
+                PhaseAct::Thin {
                     percent: level,
-                    seed: Order::SEED,
+                    seed: VisitOrder::SEED,
                 },
             ),
-            Phase::counted(format!("camera at {level} %"), write(photos, None)),
-            Phase::prepares(format!("no photos at {level} %"), Act::Remove(photos)),
-            Phase::counted(format!("mp3 write at {level} %"), write(music, None)),
-            Phase::counted(format!("mp3 read at {level} %"), play(music)),
-            Phase::prepares(format!("no music at {level} %"), Act::Remove(music)),
+            WorkloadPhase::new_counted(format!("camera at {level} %"), write_act(photos, None)),
+            WorkloadPhase::new_preparing(
+                format!("no photos at {level} %"),
+                PhaseAct::Remove(photos),
+            ),
+            WorkloadPhase::new_counted(format!("mp3 write at {level} %"), write_act(music, None)),
+            WorkloadPhase::new_counted(format!("mp3 read at {level} %"), play_act(music)),
+            WorkloadPhase::new_preparing(format!("no music at {level} %"), PhaseAct::Remove(music)),
         ]);
     }
     phases
 }
 
-/// That part of a number, at least one.
-fn scaled(count: u64, scale: f64) -> u64 {
+/// Scales a number; the result is at least one.
+fn scale_count(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale).round() as u64).max(1)
 }

@@ -1,25 +1,26 @@
-//! Tables in Markdown.
+//! Renders the results of phases as tables in Markdown.
 
-use super::cell::{Cell, Measured};
-use super::plan::Group;
+use super::cell::{PhaseCell, PhaseResult};
+use super::plan::PhaseGroup;
 use std::fmt::Write as _;
 
-/// What a table is made of.
+/// Holds the data of the tables.
 #[derive(Debug)]
-pub struct Sheet<'a> {
-    /// All that came of it.
-    pub cells: &'a [Cell],
-    /// What of the disk has no source.
+pub struct PhaseSheet<'a> {
+    /// Results of all cells.
+    pub cells: &'a [PhaseCell],
+    /// Figures of the disk that have no source.
     pub assumed: &'a [String],
 }
 
-/// Joules by phase and file system, how many times the floor, and what they were spent on.
-pub fn markdown(sheet: &Sheet<'_>) -> String {
+/// Renders joules by phase and file system, as multiples of the floor, and by their use.
+pub fn render_markdown(sheet: &PhaseSheet<'_>) -> String {
     let Some(first) = sheet.cells.first() else {
         return "No phase has been measured.\n".into();
     };
     let mut text = format!(
-        "All joules are modelled by {}, a disk of {} bytes, in virtual time; mode {:?}, scale {}. Assumed: {}.\n",
+        "All joules are modelled by {}, a disk of {} bytes, in virtual time; mode {:?}, scale {}. \
+         Assumed: {}.\n",
         first.profile,
         first.size,
         first.mode,
@@ -30,7 +31,8 @@ pub fn markdown(sheet: &Sheet<'_>) -> String {
             sheet.assumed.join(", ")
         }
     );
-    let systems = systems(sheet.cells);
+    // The columns are the file systems, in the order of their first cell.
+    let systems = list_systems(sheet.cells);
     text.push_str("\n## Joules, and how many times the floor\n\n| phase |");
     for system in &systems {
         let _ = write!(text, " {system} |");
@@ -38,45 +40,55 @@ pub fn markdown(sheet: &Sheet<'_>) -> String {
     text.push_str(" floor |\n|---|");
     text.push_str(&"---:|".repeat(systems.len() + 1));
     text.push('\n');
-    for group in Group::ALL {
-        for (at, phase) in phases(sheet.cells, &group).into_iter().enumerate() {
+    // Rows follow the groups, and the phases within them.
+    for group in PhaseGroup::ALL {
+        for (at, phase) in list_phases(sheet.cells, &group).into_iter().enumerate() {
             let found: Vec<_> = systems
                 .iter()
-                .map(|system| find(sheet.cells, system, &group, at))
+                .map(|system| find_phase(sheet.cells, system, &group, at))
                 .collect();
             let _ = write!(text, "| {} {phase} |", group.name());
             for measured in &found {
                 match measured {
                     Some(of) => {
-                        _ = write!(text, " {} ({:.1}) |", short(of.tally.joules()), of.ratio())
+                        _ = write!(
+                            text,
+                            " {} ({:.1}) |",
+                            format_short(of.tally.joules()),
+                            of.floor_ratio()
+                        )
                     }
                     None => text.push_str(" |"),
                 }
             }
+            // The floor depends on the disk and the phase only, so any cell has it.
             let floor = found
                 .iter()
                 .flatten()
                 .next()
                 .map_or(0.0, |of| of.floor_microjoules as f64 / 1e6);
-            let _ = writeln!(text, " {} |", short(floor));
+            let _ = writeln!(text, " {} |", format_short(floor));
         }
     }
+    // After the overview each file system has a table of its own.
     for system in &systems {
-        text.push_str(&spent(sheet.cells, system));
+        text.push_str(&render_spending(sheet.cells, system));
     }
     text
 }
 
-/// Returns what a file system's joules were spent on.
-fn spent(cells: &[Cell], system: &str) -> String {
-    let of: Vec<&Cell> = cells.iter().filter(|cell| cell.system == system).collect();
+/// Renders the joules of a file system by their use.
+fn render_spending(cells: &[PhaseCell], system: &str) -> String {
+    let of: Vec<&PhaseCell> = cells.iter().filter(|cell| cell.system == system).collect();
     let kernel = of.first().map_or("", |cell| cell.kernel.as_str());
     let mut text = format!(
-        "\n## {system} ({kernel})\n\n| phase | J | seek | rotate | transfer | commands | other | after the last | seeks | reads | MiB | writes | MiB | of the user | flushes |\n|---|"
+        "\n## {system} ({kernel})\n\n| phase | J | seek | rotate | transfer | commands | other | \
+         after the last | seeks | reads | MiB | writes | MiB | of the user | flushes |\n|---|"
     );
     text.push_str(&"---:|".repeat(14));
     text.push('\n');
-    for group in Group::ALL {
+    // All phases of the file system, in the order of the groups.
+    for group in PhaseGroup::ALL {
         for cell in of.iter().filter(|cell| cell.group == group.name()) {
             for measured in &cell.phases {
                 let _ = writeln!(
@@ -84,7 +96,7 @@ fn spent(cells: &[Cell], system: &str) -> String {
                     "| {} {} |{}",
                     cell.group,
                     measured.phase,
-                    row(measured)
+                    render_row(measured)
                 );
             }
         }
@@ -92,11 +104,13 @@ fn spent(cells: &[Cell], system: &str) -> String {
     text
 }
 
-fn row(of: &Measured) -> String {
+fn render_row(of: &PhaseResult) -> String {
     let tally = &of.tally;
     let by = |name| tally.joules_of(name);
     let (seek, rotate, commands) = (by("seek"), by("rotate"), by("commands"));
+    // Reading and writing are both transfers.
     let transfer = by("read") + by("write");
+    // Everything that is neither work of the arm nor of the interface.
     let other = tally.joules() - seek - rotate - commands - transfer;
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     let drain = of.drain_microjoules as f64 / 1e6;
@@ -109,7 +123,7 @@ fn row(of: &Measured) -> String {
         other,
         drain,
     ]
-    .map(short)
+    .map(format_short)
     .join(" | ");
     format!(
         " {joules} | {} | {} | {} | {} | {} | {} | {} |",
@@ -123,8 +137,8 @@ fn row(of: &Measured) -> String {
     )
 }
 
-/// File systems in the order in which they came.
-fn systems(cells: &[Cell]) -> Vec<&str> {
+/// Returns the file systems in the order in which they came.
+fn list_systems(cells: &[PhaseCell]) -> Vec<&str> {
     let mut systems: Vec<&str> = Vec::new();
     for cell in cells {
         if !systems.contains(&cell.system.as_str()) {
@@ -134,8 +148,8 @@ fn systems(cells: &[Cell]) -> Vec<&str> {
     systems
 }
 
-/// Names of the phases of a group, as far as anybody went.
-fn phases(cells: &[Cell], group: &Group) -> Vec<String> {
+/// Returns the names of the phases of a group, of the cell that has the most.
+fn list_phases(cells: &[PhaseCell], group: &PhaseGroup) -> Vec<String> {
     let of = cells
         .iter()
         .filter(|cell| cell.group == group.name())
@@ -148,15 +162,20 @@ fn phases(cells: &[Cell], group: &Group) -> Vec<String> {
     })
 }
 
-fn find<'a>(cells: &'a [Cell], system: &str, group: &Group, at: usize) -> Option<&'a Measured> {
+fn find_phase<'a>(
+    cells: &'a [PhaseCell],
+    system: &str,
+    group: &PhaseGroup,
+    at: usize,
+) -> Option<&'a PhaseResult> {
     let cell = cells
         .iter()
         .find(|cell| cell.system == system && cell.group == group.name())?;
     cell.phases.get(at)
 }
 
-/// Three digits that count.
-fn short(joules: f64) -> String {
+/// Formats joules with three significant digits.
+fn format_short(joules: f64) -> String {
     match joules.abs() {
         of if of >= 100.0 => format!("{joules:.0}"),
         of if of >= 10.0 => format!("{joules:.1}"),

@@ -9,9 +9,9 @@ use teal_energy::Profile;
 
 const MIB: u64 = 1 << 20;
 
-fn named(group: Group, name: &str, scale: f64) -> Phase {
+fn named(group: PhaseGroup, name: &str, scale: f64) -> WorkloadPhase {
     group
-        .phases(scale)
+        .phases_at_scale(scale)
         .into_iter()
         .find(|phase| phase.name == name)
         .unwrap()
@@ -19,9 +19,9 @@ fn named(group: Group, name: &str, scale: f64) -> Phase {
 
 #[test]
 fn phases_are_those_of_the_thesis() {
-    let names = |group: Group| {
+    let names = |group: PhaseGroup| {
         group
-            .phases(1.0)
+            .phases_at_scale(1.0)
             .into_iter()
             .filter(|p| p.counts)
             .map(|p| p.name)
@@ -36,21 +36,21 @@ fn phases_are_those_of_the_thesis() {
         "rand_reread",
     ];
     for (kib, count) in [(4, 12_800), (32, 1600), (1024, 50)] {
-        let group = Group::Files(kib);
+        let group = PhaseGroup::Files(kib);
         assert_eq!(names(group), six);
-        for phase in group.phases(1.0) {
-            let (Act::Write {
+        for phase in group.phases_at_scale(1.0) {
+            let (PhaseAct::Write {
                 set, call: None, ..
             }
-            | Act::Read {
+            | PhaseAct::Read {
                 set, call: None, ..
             }) = phase.act
             else {
                 panic!("a file is one operation: {phase:?}");
             };
-            assert_eq!((phase.bytes(), set.count), (50 * MIB, count));
-            assert!(set.sizes().iter().all(|size| *size == kib << 10));
-            let paths: Vec<_> = (0..count).map(|at| set.path(at)).collect();
+            assert_eq!((phase.user_bytes(), set.count), (50 * MIB, count));
+            assert!(set.file_sizes().iter().all(|size| *size == kib << 10));
+            let paths: Vec<_> = (0..count).map(|at| set.path_parts(at)).collect();
             assert_eq!(paths.iter().collect::<BTreeSet<_>>().len() as u64, count);
             let first = &paths[0].0;
             assert_eq!(
@@ -60,28 +60,34 @@ fn phases_are_those_of_the_thesis() {
         }
     }
     assert_eq!(
-        names(Group::Update),
+        names(PhaseGroup::Update),
         ["read", "rand_read", "write", "reread", "rand_reread"]
     );
-    assert_eq!(named(Group::Update, "read", 1.0).bytes(), 100 * MIB);
-    assert_eq!(named(Group::Update, "write", 1.0).bytes(), 24 * MIB);
+    assert_eq!(
+        named(PhaseGroup::Update, "read", 1.0).user_bytes(),
+        100 * MIB
+    );
+    assert_eq!(
+        named(PhaseGroup::Update, "write", 1.0).user_bytes(),
+        24 * MIB
+    );
     let levels = [
         "camera at 80 %",
         "mp3 write at 80 %",
         "mp3 read at 80 %",
         "camera at 60 %",
     ];
-    assert_eq!(names(Group::Fragmented)[..4], levels);
-    assert_eq!(names(Group::Fragmented).len(), 12);
+    assert_eq!(names(PhaseGroup::Fragmented)[..4], levels);
+    assert_eq!(names(PhaseGroup::Fragmented).len(), 12);
 }
 
 #[test]
 fn photos_and_music_have_their_number_and_size_and_differ() {
     for (group, name, count, mib) in [
-        (Group::Camera, "camera", 156, 145.8),
-        (Group::Mp3, "mp3 write", 35, 138.4),
+        (PhaseGroup::Camera, "camera", 156, 145.8),
+        (PhaseGroup::Mp3, "mp3 write", 35, 138.4),
     ] {
-        let Act::Write {
+        let PhaseAct::Write {
             set,
             call: None,
             again: false,
@@ -89,7 +95,7 @@ fn photos_and_music_have_their_number_and_size_and_differ() {
         else {
             panic!("{name}")
         };
-        let sizes = set.sizes();
+        let sizes = set.file_sizes();
         assert_eq!((sizes.len(), set.bytes), (count, (mib * MIB as f64) as u64));
         assert_eq!(sizes.iter().sum::<u64>(), set.bytes);
         let mean = set.bytes / count as u64;
@@ -100,17 +106,17 @@ fn photos_and_music_have_their_number_and_size_and_differ() {
             "{sizes:?}"
         );
         assert!(sizes.iter().collect::<BTreeSet<_>>().len() > 20);
-        assert_eq!(sizes, set.sizes(), "the same each time");
+        assert_eq!(sizes, set.file_sizes(), "the same each time");
     }
 }
 
 #[test]
 fn a_scale_takes_a_part_of_the_files_and_keeps_their_sizes() {
-    let Act::Write { set, .. } = named(Group::Files(4), "create", 0.01).act else {
+    let PhaseAct::Write { set, .. } = named(PhaseGroup::Files(4), "create", 0.01).act else {
         panic!()
     };
     assert_eq!((set.count, set.bytes), (128, 128 << 12));
-    let Act::Write { set, .. } = named(Group::Camera, "camera", 0.05).act else {
+    let PhaseAct::Write { set, .. } = named(PhaseGroup::Camera, "camera", 0.05).act else {
         panic!()
     };
     assert_eq!(set.count, 8);
@@ -120,7 +126,7 @@ fn a_scale_takes_a_part_of_the_files_and_keeps_their_sizes() {
         set.bytes / 8
     );
     assert_eq!(
-        named(Group::Files(1024), "create", 1e-9).bytes(),
+        named(PhaseGroup::Files(1024), "create", 1e-9).user_bytes(),
         MIB,
         "there is always one"
     );
@@ -128,29 +134,30 @@ fn a_scale_takes_a_part_of_the_files_and_keeps_their_sizes() {
 
 #[test]
 fn random_orders_visit_everything_once_and_are_the_same_everywhere() {
-    let order = orders::shuffled(1000, 1000, 7);
+    let order = orders::shuffle_places(1000, 1000, 7);
     assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 1000);
-    assert_eq!(order, orders::shuffled(1000, 1000, 7));
-    assert_ne!(order, orders::shuffled(1000, 1000, 8));
-    assert_eq!(orders::shuffled(1000, 10, 7), order[..10]);
+    assert_eq!(order, orders::shuffle_places(1000, 1000, 7));
+    assert_ne!(order, orders::shuffle_places(1000, 1000, 8));
+    assert_eq!(orders::shuffle_places(1000, 10, 7), order[..10]);
     let ascending = order
         .windows(2)
         .filter(|pair| pair[1] == pair[0] + 1)
         .count();
     assert!(ascending < 10, "{ascending} of 1000 follow each other");
-    assert!(orders::shuffled(0, 0, 7).is_empty());
+    assert!(orders::shuffle_places(0, 0, 7).is_empty());
 }
 
 #[test]
 fn the_floor_is_the_bytes_in_one_run_and_one_seek() {
-    let microdrive = Profile::shipped("ibm-microdrive-1gb").unwrap();
-    let joules = |phase: &Phase| floor(&microdrive, phase).unwrap().get() as f64 / 1e6;
+    let microdrive = Profile::find_shipped("ibm-microdrive-1gb").unwrap();
+    let joules =
+        |phase: &WorkloadPhase| phase_floor(&microdrive, phase).unwrap().get() as f64 / 1e6;
     // scherlfs, Table 3.1: 627 and 756 mW at 3300 KiB/s; a seek 7.64 mJ, at most a turn of 9.9 mJ.
     for (group, name, kib) in [
-        (Group::Files(4), "create", 51_200.0),
-        (Group::Files(32), "rewrite", 51_200.0),
-        (Group::Update, "write", 24_576.0),
-        (Group::Camera, "camera", 149_299.0),
+        (PhaseGroup::Files(4), "create", 51_200.0),
+        (PhaseGroup::Files(32), "rewrite", 51_200.0),
+        (PhaseGroup::Update, "write", 24_576.0),
+        (PhaseGroup::Camera, "camera", 149_299.0),
     ] {
         let floor = joules(&named(group, name, 1.0));
         let bytes = kib / 3300.0 * 0.756;
@@ -159,22 +166,22 @@ fn the_floor_is_the_bytes_in_one_run_and_one_seek() {
             "{name}: {floor} J, {bytes} J"
         );
     }
-    let reading = joules(&named(Group::Files(4), "read", 1.0));
+    let reading = joules(&named(PhaseGroup::Files(4), "read", 1.0));
     assert!(
         (reading - 51_200.0 / 3300.0 * 0.627).abs() < 0.02,
         "{reading}"
     );
     // Each file for itself: a seek and half a turn on the average.
-    let random = joules(&named(Group::Files(4), "rand_read", 1.0));
+    let random = joules(&named(PhaseGroup::Files(4), "rand_read", 1.0));
     let each = (random - reading) / 12_800.0;
     assert!((0.0100..0.0128).contains(&each), "{each}");
-    assert!(joules(&named(Group::Fragmented, "fill", 1.0)) == 0.0);
+    assert!(joules(&named(PhaseGroup::Fragmented, "fill", 1.0)) == 0.0);
 }
 
 #[test]
 fn a_profile_without_mechanics_has_no_floor() {
-    let flash = Profile::shipped("samsung-970-evo-plus-500gb").unwrap();
-    assert!(floor(&flash, &named(Group::Files(4), "create", 1.0)).is_err());
+    let flash = Profile::find_shipped("samsung-970-evo-plus-500gb").unwrap();
+    assert!(phase_floor(&flash, &named(PhaseGroup::Files(4), "create", 1.0)).is_err());
 }
 
 /// A ground that mounts nothing and notes what it is told.
@@ -196,19 +203,19 @@ impl PhaseEnvironment for Notes {
         self.told.push("unmount".into());
         Ok(())
     }
-    fn begin(&mut self, phase: &Phase) -> Result<(), PhaseError> {
+    fn begin_phase(&mut self, phase: &WorkloadPhase) -> Result<(), PhaseError> {
         self.told.push(format!("begin {}", phase.name));
         Ok(())
     }
-    fn ran(&mut self, _: &Phase) -> Result<(), PhaseError> {
+    fn end_operations(&mut self, _: &WorkloadPhase) -> Result<(), PhaseError> {
         self.told.push("ran".into());
         Ok(())
     }
-    fn drained(&mut self, _: &Phase, operations: u64) -> Result<(), PhaseError> {
+    fn end_drain(&mut self, _: &WorkloadPhase, operations: u64) -> Result<(), PhaseError> {
         self.told.push(format!("drained {operations}"));
         Ok(())
     }
-    fn forget(&self, _: &File) -> Result<(), PhaseError> {
+    fn drop_cached(&self, _: &File) -> Result<(), PhaseError> {
         self.forgotten.set(self.forgotten.get() + 1);
         Ok(())
     }
@@ -227,7 +234,12 @@ fn each_phase_counts_from_its_mount_to_its_unmount_and_forgets_after_each_operat
         dir: dir.path().to_owned(),
         ..Notes::default()
     };
-    carry_out(&Group::Files(4).phases(0.02), Mode::T, &mut ground).unwrap();
+    carry_out(
+        &PhaseGroup::Files(4).phases_at_scale(0.02),
+        SyncMode::T,
+        &mut ground,
+    )
+    .unwrap();
     let of = |name: &str| {
         [
             "mount",
@@ -266,7 +278,12 @@ fn each_phase_counts_from_its_mount_to_its_unmount_and_forgets_after_each_operat
         dir: dir.path().join("d000"),
         ..Notes::default()
     };
-    carry_out(&Group::Update.phases(0.01), Mode::C, &mut update).unwrap();
+    carry_out(
+        &PhaseGroup::Update.phases_at_scale(0.01),
+        SyncMode::C,
+        &mut update,
+    )
+    .unwrap();
     assert_eq!(
         update.told[..3],
         ["mount", "unmount", "mount"],
@@ -288,54 +305,54 @@ fn rewriting_changes_the_content_and_what_is_missing_is_said() {
         dir: dir.path().to_owned(),
         ..Notes::default()
     };
-    let phases = Group::Files(32).phases(0.001);
-    carry_out(&phases[..1], Mode::C, &mut ground).unwrap();
+    let phases = PhaseGroup::Files(32).phases_at_scale(0.001);
+    carry_out(&phases[..1], SyncMode::C, &mut ground).unwrap();
     let file = dir.path().join("d000/f000");
     let first = std::fs::read(&file).unwrap();
     let again = [
-        Phase {
+        WorkloadPhase {
             counts: false,
             ..phases[0].clone()
         },
         phases[3].clone(),
     ];
-    carry_out(&again[1..], Mode::F, &mut ground).unwrap();
+    carry_out(&again[1..], SyncMode::F, &mut ground).unwrap();
     assert_eq!(first.len(), 32 << 10);
     std::fs::write(&file, &first[1..]).unwrap();
-    let short = carry_out(&phases[1..2], Mode::T, &mut ground).unwrap_err();
+    let short = carry_out(&phases[1..2], SyncMode::T, &mut ground).unwrap_err();
     assert!(
         matches!(&short, PhaseError::Io { what, source } if what.contains("f000") && source.to_string().contains("shorter")),
         "{short:?}"
     );
     std::fs::remove_file(&file).unwrap();
-    let gone = carry_out(&phases[1..2], Mode::T, &mut ground)
+    let gone = carry_out(&phases[1..2], SyncMode::T, &mut ground)
         .unwrap_err()
         .to_string();
     assert!(gone.contains("f000"), "{gone}");
     ground.over = true;
     assert!(matches!(
-        carry_out(&phases[..1], Mode::T, &mut ground),
+        carry_out(&phases[..1], SyncMode::T, &mut ground),
         Err(PhaseError::Interrupted)
     ));
 }
 
-fn cell(system: &str, joules: u64) -> Cell {
-    let use_of = |name: &str, part| Usage {
+fn cell(system: &str, joules: u64) -> PhaseCell {
+    let use_of = |name: &str, part| EnergyUsage {
         name: name.into(),
         count: 1,
         ns: 1,
         microjoules: joules * part / 4,
     };
     let uses = vec![use_of("seek", 1), use_of("rotate", 1), use_of("write", 2)];
-    let tally = Tally {
+    let tally = DiskTally {
         microjoules: joules,
         seeks: 7,
         writes: 9,
         bytes_written: 3 << 20,
         uses,
-        ..Tally::default()
+        ..DiskTally::default()
     };
-    let measured = Measured {
+    let measured = PhaseResult {
         phase: "create".into(),
         operations: 3,
         bytes: MIB,
@@ -344,12 +361,12 @@ fn cell(system: &str, joules: u64) -> Cell {
         floor_microjoules: 500_000,
         writes: true,
     };
-    Cell {
-        version: Cell::VERSION,
+    PhaseCell {
+        version: PhaseCell::VERSION,
         system: system.into(),
         kernel: "Linux 6.1".into(),
         group: "4k".into(),
-        mode: Mode::T,
+        mode: SyncMode::T,
         scale: 0.1,
         profile: "ibm-microdrive-1gb".into(),
         size: 1_000_000_000,
@@ -360,7 +377,7 @@ fn cell(system: &str, joules: u64) -> Cell {
 #[test]
 fn the_table_has_joules_and_how_many_times_the_floor_and_what_they_went_for() {
     let cells = [cell("ext4", 4_000_000), cell("teal", 1_000_000)];
-    let text = markdown(&Sheet {
+    let text = render_markdown(&PhaseSheet {
         cells: &cells,
         assumed: &["half a millisecond".to_owned()],
     });
@@ -374,11 +391,14 @@ fn the_table_has_joules_and_how_many_times_the_floor_and_what_they_went_for() {
     );
     assert!(text.contains("Assumed: half a millisecond"), "{text}");
     assert!(
-        text.contains("| 4k create | 4.00 | 1.00 | 1.00 | 2.00 | 0 | 0 | 0 | 7 | 0 | 0.0 | 9 | 3.0 | 1.0 | 0 |"),
+        text.contains(
+            "| 4k create | 4.00 | 1.00 | 1.00 | 2.00 | 0 | 0 | 0 | 7 | 0 | 0.0 | 9 | \
+                       3.0 | 1.0 | 0 |"
+        ),
         "{text}"
     );
     assert_eq!(
-        markdown(&Sheet {
+        render_markdown(&PhaseSheet {
             cells: &[],
             assumed: &[]
         }),
@@ -388,15 +408,15 @@ fn the_table_has_joules_and_how_many_times_the_floor_and_what_they_went_for() {
 
 #[test]
 fn ageing_is_drawn_by_its_seed_and_its_files_are_larger_than_those_of_the_thesis() {
-    let parts = |percent, seed| match &ageing(percent, seed)[..] {
+    let parts = |percent, seed| match &ageing_phases(percent, seed)[..] {
         [
-            Phase {
-                act: Act::Fill(filling),
+            WorkloadPhase {
+                act: PhaseAct::Fill(filling),
                 counts: false,
                 ..
             },
-            Phase {
-                act: Act::Thin { percent, seed },
+            WorkloadPhase {
+                act: PhaseAct::Thin { percent, seed },
                 counts: false,
                 ..
             },
@@ -405,7 +425,7 @@ fn ageing_is_drawn_by_its_seed_and_its_files_are_larger_than_those_of_the_thesis
     };
     let sizes = |seed| {
         (0..10_000)
-            .map(|at| parts(60, seed).0.size(at))
+            .map(|at| parts(60, seed).0.file_size(at))
             .collect::<Vec<u64>>()
     };
     let mine = sizes(7);
@@ -418,8 +438,8 @@ fn ageing_is_drawn_by_its_seed_and_its_files_are_larger_than_those_of_the_thesis
     assert!((31 << 10..33 << 10).contains(&mean), "{mean}");
     let same = mine.iter().zip(sizes(8)).filter(|(a, b)| **a == *b).count();
     assert!((500..850).contains(&same), "one of 15: {same}");
-    let Act::Fill(thesis) = named(Group::Fragmented, "fill", 1.0).act else {
+    let PhaseAct::Fill(thesis) = named(PhaseGroup::Fragmented, "fill", 1.0).act else {
         panic!()
     };
-    assert!((0..100).all(|at| thesis.size(at) == 8192));
+    assert!((0..100).all(|at| thesis.file_size(at) == 8192));
 }

@@ -1,16 +1,16 @@
-//! BlueFS, figure 9: the handheld with some flash, for which a profile has to be assumed.
+//! Re-enacts BlueFS, figure 9: the handheld with some flash. The profile of the flash has to be assumed.
 
-use super::Table;
-use super::bluefs::{compare, handheld, purcell};
-use crate::replay::{Machine, Named, Share};
+use super::PaperTable;
+use super::bluefs::{add_comparison, handheld_machine, purcell_replay};
+use crate::replay::{InitialShare, ModelledMachine, NamedPolicy};
 use teal_energy::Profile;
 use teal_energy::device::QueueLimits;
-use teal_energy::profile::Kind;
-use teal_types::Span;
+use teal_energy::profile::DeviceKind;
+use teal_types::TimeSpan;
 
-/// The iPAQ's NOR flash under jffs2. The paper has three words on it: reading 4 KB takes less than
-/// 1 ms and negligible energy, writing is slower than to the Microdrive, erasing blocks reads for
-/// up to several hundred milliseconds.
+/// Profile of the iPAQ's NOR flash under jffs2. The paper says little on it: reading 4 KB takes
+/// less than 1 ms and negligible energy, writing is slower than to the Microdrive, and erasing
+/// blocks reads for up to several hundred milliseconds.
 const NOR: &str = r#"
 name = "ipaq-nor-assumed"
 title = "NOR flash of the HP iPAQ 3870 under jffs2, assumed"
@@ -33,48 +33,53 @@ write_power = "0.2 W"
 source = "write rate: Intel 28F128J3A datasheet, 6.8 us a byte; the rest assumed: BlueFS (2004) 5.6 has 4 KB in less than 1 ms at negligible energy, erasing for several hundred ms"
 "#;
 
-/// Flash that BlueFS could use.
+/// Bytes of flash that BlueFS could use.
 const ROOM: u64 = 16_000_000;
-/// Of 252 MB.
+/// Percent of the files that they hold: 16 of 252 MB.
 const SHARE: u8 = 6;
 
-fn with_flash(more: Span) -> Machine {
+fn with_flash(more: TimeSpan) -> ModelledMachine {
     let nor = Profile::parse(NOR).expect("a test reads it");
-    let mut machine = handheld(more, vec![nor]);
+    let mut machine = handheld_machine(more, vec![nor]);
     for part in machine
         .parts
         .iter_mut()
-        .filter(|part| part.device.kind == Kind::Flash)
+        .filter(|part| part.device.kind == DeviceKind::Flash)
     {
-        part.holds = Share {
+        // Only this share of the files fits the flash.
+        part.holds = InitialShare {
             files: SHARE,
             attributes: true,
         };
         part.room = Some(ROOM);
         // "We also increased the maximum delay of the flash write queue to 300 seconds."
         part.device.queue = Some(QueueLimits {
-            age: Span::secs(300),
+            age: TimeSpan::from_secs(300),
             ..QueueLimits::BLUEFS
         });
     }
     machine
 }
 
-pub(super) fn figure_9() -> Table {
-    let mut table = Table::of(
+pub(super) fn figure_9() -> PaperTable {
+    let mut table = PaperTable::for_machine(
         "BlueFS (2004) figure 9: BlueFS with 16 MB of flash against BlueFS without",
-        &with_flash(Span::ZERO),
+        &with_flash(TimeSpan::ZERO),
         &[
-            "the flash is assumed but for its rate of writing: the paper gives no figures; its profile says so",
-            "flash has all attributes and 6 % of the files at the beginning (16 of 252 MB); which ones the trace would have had there is lost",
-            "every first read is copied to flash (4.3.4): of the stream's 700 new files 29 MB, which take minutes at the flash's rate and power; \
-             that is the energy ours spends more. The trace's first 10,000 operations may have met fewer new files",
+            "the flash is assumed but for its rate of writing: the paper gives no figures; its \
+             profile says so",
+            "flash has all attributes and 6 % of the files at the beginning (16 of 252 MB); which \
+             ones the trace would have had there is lost",
+            "every first read is copied to flash (4.3.4): of the stream's 700 new files 29 MB, \
+             which take minutes at the flash's rate and power; \
+             that is the energy ours spends more. The trace's first 10,000 operations may have \
+             met fewer new files",
             "for the rest see bluefs-7",
         ],
     );
-    compare(&mut table, [(0, 33, 9), (30, 48, 25)], |more, gaps| {
-        [handheld(more, Vec::new()), with_flash(more)]
-            .map(|machine| (purcell(machine, gaps), Named::BlueFs))
+    add_comparison(&mut table, [(0, 33, 9), (30, 48, 25)], |more, gaps| {
+        [handheld_machine(more, Vec::new()), with_flash(more)]
+            .map(|machine| (purcell_replay(machine, gaps), NamedPolicy::BlueFs))
     });
     table
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn table(name: &str) -> Table {
+fn table(name: &str) -> PaperTable {
     let (_, _, make) = ALL.iter().find(|(known, ..)| *known == name).unwrap();
     make()
 }
 
 /// The percentage in "35 % less (…)".
-fn reduced(row: &Row) -> i64 {
+fn reduced(row: &PaperFigure) -> i64 {
     let words: Vec<_> = row.ours.split(' ').collect();
     let percent: i64 = words[0].parse().unwrap();
     if words[2] == "less" {

@@ -1,32 +1,33 @@
-//! Who holds which block when: the same for every policy, and for the bound.
+//! Knows which device holds which block at what time: the same for every policy, and for the bound.
 //!
 //! # Guarantees
-//! 1. *Independent of the policy*: a change is on a device from the time on at which it must be
-//!    there at the latest. Before, it is read elsewhere, at first from memory.
-//! 2. *No foresight*: a device gets what was written, or read elsewhere, and nothing else.
-//! 3. What has no room any more is what was not used for longest.
+//! 1. *Independent of the policy*: a change counts as on a device from the latest time at which it
+//!    must be there. Before, it is read from another place, at first from memory.
+//! 2. *No foresight*: a device gets content that was written, or read from elsewhere, and nothing
+//!    else.
+//! 3. *LRU*: the least recently used block makes way.
 
-use super::machine::Machine;
-use crate::numbers::mix;
+use super::machine::ModelledMachine;
+use crate::numbers::mix_bits;
 use std::collections::{BTreeMap, HashMap};
 use teal_energy::device::{DeviceId, DeviceSet};
-use teal_energy::profile::Kind;
-use teal_types::{Span, Time};
+use teal_energy::profile::DeviceKind;
+use teal_types::{Time, TimeSpan};
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 4096;
-/// The block that stands for a file's attributes, a directory's entries, a link's target.
+/// Number of the block that stands for a file's attributes, a directory's entries, a link's target.
 pub(super) const ATTRIBUTES: u64 = u64::MAX;
 
-/// A block: the file, and the block's number in it.
-pub(super) type Key = (u64, u64);
+/// Identifies a block: the file, and the block's number in it.
+pub(super) type BlockKey = (u64, u64);
 
-/// What was not used for longest, of at most so many blocks.
+/// Holds the most recently used blocks, up to a limit.
 #[derive(Debug, Clone, Default)]
 struct Lru {
     room: u64,
-    used: HashMap<Key, u64>,
-    order: BTreeMap<u64, Key>,
+    used: HashMap<BlockKey, u64>,
+    order: BTreeMap<u64, BlockKey>,
     tick: u64,
 }
 
@@ -38,11 +39,15 @@ impl Lru {
         }
     }
 
-    /// Uses a block; says whether it was there.
-    fn touch(&mut self, key: Key) -> bool {
+    /// Uses a block; returns whether it was there.
+    fn touch(&mut self, key: BlockKey) -> bool {
         let Some(tick) = self.used.get_mut(&key) else {
             return false;
         };
+        debug_assert!(
+            self.order.contains_key(tick),
+            "a block that is used is in the order"
+        );
         self.order.remove(tick);
         self.tick += 1;
         *tick = self.tick;
@@ -50,8 +55,8 @@ impl Lru {
         true
     }
 
-    /// Puts a block in; gives the one that makes way.
-    fn put(&mut self, key: Key) -> Option<Key> {
+    /// Inserts a block; returns the one that makes way.
+    fn insert(&mut self, key: BlockKey) -> Option<BlockKey> {
         if self.touch(key) {
             return None;
         }
@@ -61,55 +66,65 @@ impl Lru {
         if self.used.len() as u64 <= self.room {
             return None;
         }
+        debug_assert_eq!(
+            self.used.len(),
+            self.order.len(),
+            "each used block has one place in the order"
+        );
         let (_, oldest) = self.order.pop_first()?;
         self.used.remove(&oldest);
         Some(oldest)
     }
 
-    fn drop(&mut self, key: Key) {
+    fn remove(&mut self, key: BlockKey) {
         if let Some(tick) = self.used.remove(&key) {
             self.order.remove(&tick);
         }
     }
 }
 
-/// Devices that hold a block, and devices that will, each at its own time after `since`.
+/// Names the devices that hold a block, and those that will, each at its own time after `since`.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct BlockHolders {
     now: DeviceSet,
     later: DeviceSet,
     since: Time,
 }
 
-/// Where a block is read from.
+/// Names the place that a block is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Where {
-    /// In memory: in the page cache, or not written anywhere yet.
+pub(super) enum ReadSource {
+    /// The page cache has it, or it is not written anywhere yet.
     Memory,
-    /// On these devices, never none.
+    /// These devices have it; the set is never empty.
     Devices(DeviceSet),
-    /// Nowhere that can be reached.
+    /// No device that can be reached has it.
     Nowhere,
 }
 
 #[derive(Debug)]
-pub(super) struct Contents<'a> {
-    machine: &'a Machine,
-    ages: Vec<Option<Span>>,
+pub(super) struct DeviceContents<'a> {
+    machine: &'a ModelledMachine,
+    ages: Vec<Option<TimeSpan>>,
     links: DeviceSet,
-    held: HashMap<Key, Held>,
+    held: HashMap<BlockKey, BlockHolders>,
     memory: Lru,
-    /// By device; `None`: it has room for everything.
+    /// Blocks on each device; `None` means that it has room for everything.
     rooms: Vec<Option<Lru>>,
     outages: &'a [(Time, Time)],
 }
 
-impl<'a> Contents<'a> {
-    /// With so many bytes of page cache, and links that are down at these times.
-    pub(super) fn new(machine: &'a Machine, memory: u64, outages: &'a [(Time, Time)]) -> Self {
+impl<'a> DeviceContents<'a> {
+    /// Starts with this number of bytes of page cache, and links that are down at these times.
+    pub(super) fn new(
+        machine: &'a ModelledMachine,
+        memory: u64,
+        outages: &'a [(Time, Time)],
+    ) -> Self {
+        // Links need special treatment in outages.
         let links = machine
-            .each()
-            .filter(|(_, part)| part.device.kind == Kind::Link)
+            .iter_devices()
+            .filter(|(_, part)| part.device.kind == DeviceKind::Link)
             .map(|(id, _)| id);
         Self {
             machine,
@@ -130,67 +145,73 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// Returns whether a device may hold anything of a file.
-    fn takes(&self, id: DeviceId, file: u64) -> bool {
+    /// Returns whether a device may hold content of a file.
+    fn may_hold(&self, id: DeviceId, file: u64) -> bool {
         let spread = self.machine.spread;
-        if !spread.has(id) {
+        if !spread.contains(id) {
             return true;
         }
-        let at = mix(file) % spread.iter().count() as u64;
+        // The file's hash chooses one of the disks, evenly and for ever.
+        let at = mix_bits(file) % spread.iter().count() as u64;
         spread
             .iter()
             .zip(0..)
             .any(|(disk, n)| disk == id && n == at)
     }
 
-    /// Devices that want changes of a file.
-    pub(super) fn sinks(&self, file: u64) -> DeviceSet {
-        let wants = |id: &DeviceId| self.ages[id.index()].is_some() && self.takes(*id, file);
+    /// Returns the devices that want changes of a file.
+    pub(super) fn sinks_of(&self, file: u64) -> DeviceSet {
+        let wants = |id: &DeviceId| self.ages[id.index()].is_some() && self.may_hold(*id, file);
         self.machine
-            .each()
+            .iter_devices()
             .map(|(id, _)| id)
             .filter(wants)
             .collect()
     }
 
-    fn at_first(&self, (file, block): Key) -> Held {
+    fn initial_holders(&self, (file, block): BlockKey) -> BlockHolders {
+        // The hash of file and device decides whether the device holds the file.
         let holds = |id: DeviceId| {
             let share = self.machine.parts[id.index()].holds;
-            let chance = mix(file ^ mix(id.index() as u64 + 1)) % 100;
+            // The hash decides for each file and device alike, so that a share is the same in every
+            // run.
+            let chance = mix_bits(file ^ mix_bits(id.index() as u64 + 1)) % 100;
             (block == ATTRIBUTES && share.attributes) || chance < share.files.into()
         };
-        let ids = self.machine.each().map(|(id, _)| id);
+        let ids = self.machine.iter_devices().map(|(id, _)| id);
         let now = ids
-            .filter(|id| self.takes(*id, file) && holds(*id))
+            .filter(|id| self.may_hold(*id, file) && holds(*id))
             .collect();
-        Held {
+        BlockHolders {
             now,
             later: DeviceSet::EMPTY,
             since: Time::ZERO,
         }
     }
 
-    /// Returns what is known of a block at a time, with the devices that have got it meanwhile.
-    fn look(&mut self, at: Time, key: Key) -> Held {
+    /// Returns the holders of a block at a time, with the devices that have got it meanwhile.
+    fn holders_at(&mut self, at: Time, key: BlockKey) -> BlockHolders {
         let mut held = self
             .held
             .get(&key)
             .copied()
-            .unwrap_or_else(|| self.at_first(key));
+            .unwrap_or_else(|| self.initial_holders(key));
+        // A device gets a change at its age, whether the policy writes it sooner or not.
         for id in held.later.iter() {
             if self.ages[id.index()].is_some_and(|age| held.since + age <= at) {
-                (held.now, held.later) = (held.now.with(id), held.later.without(id));
+                (held.now, held.later) = (held.now.with_device(id), held.later.without_device(id));
             }
         }
         held
     }
 
-    fn keep(&mut self, key: Key, held: Held) {
+    fn record_holders(&mut self, key: BlockKey, held: BlockHolders) {
         self.held.insert(key, held);
         for id in held.now.iter().chain(held.later.iter()) {
+            // A full device loses its least recently used block, and its holders are told.
             let Some(out) = self.rooms[id.index()]
                 .as_mut()
-                .and_then(|room| room.put(key))
+                .and_then(|room| room.insert(key))
             else {
                 continue;
             };
@@ -198,42 +219,50 @@ impl<'a> Contents<'a> {
                 .held
                 .get(&out)
                 .copied()
-                .unwrap_or_else(|| self.at_first(out));
-            (gone.now, gone.later) = (gone.now.without(id), gone.later.without(id));
+                .unwrap_or_else(|| self.initial_holders(out));
+            (gone.now, gone.later) = (gone.now.without_device(id), gone.later.without_device(id));
             self.held.insert(out, gone);
         }
     }
 
-    /// Reads a block: where from, and the devices that get a copy of it.
-    pub(super) fn read(&mut self, at: Time, key: Key) -> (Where, DeviceSet) {
+    /// Reads a block: returns its source, and the devices that get a copy of it.
+    pub(super) fn read(&mut self, at: Time, key: BlockKey) -> (ReadSource, DeviceSet) {
         if self.memory.touch(key) {
-            return (Where::Memory, DeviceSet::EMPTY);
+            return (ReadSource::Memory, DeviceSet::EMPTY);
         }
-        let mut held = self.look(at, key);
+        let mut held = self.holders_at(at, key);
+        // In an outage only local devices can serve.
         let is_down = self
             .outages
             .iter()
             .any(|(from, until)| *from <= at && at < *until);
         let reached = if is_down {
-            held.now.iter().filter(|id| !self.links.has(*id)).collect()
+            held.now
+                .iter()
+                .filter(|id| !self.links.contains(*id))
+                .collect()
         } else {
             held.now
         };
+        // A block that only waits to be written somewhere is still in memory.
         let place = match (reached.is_empty(), held.later.is_empty()) {
-            (false, _) => Where::Devices(reached),
-            (true, false) => Where::Memory,
-            (true, true) => return (Where::Nowhere, DeviceSet::EMPTY),
+            (false, _) => ReadSource::Devices(reached),
+            (true, false) => ReadSource::Memory,
+            (true, true) => return (ReadSource::Nowhere, DeviceSet::EMPTY),
         };
-        self.memory.put(key);
-        let lacks =
-            |id: &DeviceId| !held.now.has(*id) && !held.later.has(*id) && self.takes(*id, key.0);
+        self.memory.insert(key);
+        // A keeper gets a copy unless it has the block, or will have it.
+        let lacks = |id: &DeviceId| {
+            !held.now.contains(*id) && !held.later.contains(*id) && self.may_hold(*id, key.0)
+        };
         let keepers = self
             .machine
-            .each()
+            .iter_devices()
             .filter(|(_, part)| part.keeps)
             .map(|(id, _)| id);
         let copied: DeviceSet = keepers.filter(lacks).collect();
-        let copied = if place == Where::Memory {
+        // Content of memory is not copied: it is on its way to its devices anyway.
+        let copied = if place == ReadSource::Memory {
             DeviceSet::EMPTY
         } else {
             copied
@@ -242,46 +271,47 @@ impl<'a> Contents<'a> {
             held.later = held.later.iter().chain(copied.iter()).collect();
             held.since = at;
         }
-        self.keep(key, held);
+        // The block is the most recently used one of all its holders.
+        self.record_holders(key, held);
         (place, copied)
     }
 
-    /// Writes a block: from now on every device that wants it lacks it, until it must have it.
-    pub(super) fn write(&mut self, at: Time, key: Key) {
-        self.memory.put(key);
-        let held = Held {
+    /// Writes a block: every device that wants it lacks it from now on, until it must have it.
+    pub(super) fn write(&mut self, at: Time, key: BlockKey) {
+        self.memory.insert(key);
+        let held = BlockHolders {
             now: DeviceSet::EMPTY,
-            later: self.sinks(key.0),
+            later: self.sinks_of(key.0),
             since: at,
         };
-        self.keep(key, held);
+        self.record_holders(key, held);
     }
 
-    /// A block becomes the same as another one, without being read.
-    pub(super) fn copy(&mut self, at: Time, from: Key, to: Key) {
-        let held = self.look(at, from);
-        self.memory.drop(to);
-        self.keep(to, held);
+    /// Makes a block the same as another one, without reading it.
+    pub(super) fn copy_block(&mut self, at: Time, from: BlockKey, to: BlockKey) {
+        let held = self.holders_at(at, from);
+        self.memory.remove(to);
+        self.record_holders(to, held);
     }
 
-    /// A file is gone.
-    pub(super) fn forget(&mut self, key: Key) {
+    /// Forgets a block of a removed file.
+    pub(super) fn forget_block(&mut self, key: BlockKey) {
         self.held.remove(&key);
-        self.memory.drop(key);
+        self.memory.remove(key);
         self.rooms
             .iter_mut()
             .flatten()
-            .for_each(|room| room.drop(key));
+            .for_each(|room| room.remove(key));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::machine::Share;
+    use crate::replay::machine::InitialShare;
 
     fn at(seconds: u64) -> Time {
-        Time::after_start(Span::secs(seconds))
+        Time::after_start(TimeSpan::from_secs(seconds))
     }
 
     fn set(devices: &[usize]) -> DeviceSet {
@@ -290,43 +320,43 @@ mod tests {
 
     #[test]
     fn a_change_is_read_from_memory_then_from_who_has_it_first() {
-        let laptop = Machine::named("laptop").unwrap();
-        let mut contents = Contents::new(&laptop, 0, &[]);
+        let laptop = ModelledMachine::by_name("laptop").unwrap();
+        let mut contents = DeviceContents::new(&laptop, 0, &[]);
         contents.write(at(10), (7, 0));
         let mut read = |seconds| contents.read(at(seconds), (7, 0)).0;
-        assert_eq!(read(14), Where::Memory);
-        assert_eq!(read(15), Where::Devices(set(&[0])), "the home log");
-        assert_eq!(read(40), Where::Devices(set(&[0, 2])), "the server");
+        assert_eq!(read(14), ReadSource::Memory);
+        assert_eq!(read(15), ReadSource::Devices(set(&[0])), "the home log");
+        assert_eq!(read(40), ReadSource::Devices(set(&[0, 2])), "the server");
         assert_eq!(
             read(24 * 3600 + 10),
-            Where::Devices(set(&[0, 1, 2])),
+            ReadSource::Devices(set(&[0, 1, 2])),
             "the disk"
         );
     }
 
     #[test]
     fn what_is_read_elsewhere_is_copied_to_flash() {
-        let laptop = Machine::named("laptop").unwrap();
-        let mut contents = Contents::new(&laptop, 0, &[]);
+        let laptop = ModelledMachine::by_name("laptop").unwrap();
+        let mut contents = DeviceContents::new(&laptop, 0, &[]);
         assert_eq!(
             contents.read(at(0), (7, 0)),
-            (Where::Devices(set(&[1, 2])), set(&[0]))
+            (ReadSource::Devices(set(&[1, 2])), set(&[0]))
         );
         assert_eq!(
             contents.read(at(4), (7, 0)),
-            (Where::Devices(set(&[1, 2])), set(&[])),
+            (ReadSource::Devices(set(&[1, 2])), set(&[])),
             "on its way"
         );
         assert_eq!(
             contents.read(at(5), (7, 0)),
-            (Where::Devices(set(&[0, 1, 2])), set(&[]))
+            (ReadSource::Devices(set(&[0, 1, 2])), set(&[]))
         );
-        let mut cached = Contents::new(&laptop, 2 * BLOCK, &[]);
+        let mut cached = DeviceContents::new(&laptop, 2 * BLOCK, &[]);
         for block in [0, 1, 0, 2] {
             cached.read(at(0), (7, block));
         }
-        let is_cached = |contents: &mut Contents<'_>, block| {
-            contents.read(at(1), (7, block)).0 == Where::Memory
+        let is_cached = |contents: &mut DeviceContents<'_>, block| {
+            contents.read(at(1), (7, block)).0 == ReadSource::Memory
         };
         assert!(
             is_cached(&mut cached, 0) && is_cached(&mut cached, 2) && !is_cached(&mut cached, 1)
@@ -335,58 +365,61 @@ mod tests {
 
     #[test]
     fn flash_that_is_full_forgets_what_was_not_used_for_longest() {
-        let mut laptop = Machine::named("laptop").unwrap();
+        let mut laptop = ModelledMachine::by_name("laptop").unwrap();
         laptop.parts[0].room = Some(2 * BLOCK);
-        let mut contents = Contents::new(&laptop, 0, &[]);
+        let mut contents = DeviceContents::new(&laptop, 0, &[]);
         for block in 0..3 {
             contents.read(at(0), (7, block));
         }
-        let places = [0, 1, 2].map(|block| contents.look(at(9), (7, block)).now);
+        let places = [0, 1, 2].map(|block| contents.holders_at(at(9), (7, block)).now);
         assert_eq!(places, [set(&[1, 2]), set(&[0, 1, 2]), set(&[0, 1, 2])]);
     }
 
     #[test]
     fn spread_files_are_on_one_disk_each_and_partly_warm_ones_on_some() {
-        let server = Machine::named("home-server").unwrap();
-        let mut contents = Contents::new(&server, 0, &[]);
+        let server = ModelledMachine::by_name("home-server").unwrap();
+        let mut contents = DeviceContents::new(&server, 0, &[]);
         let mut seen = [0; 5];
         for file in 0..1000 {
-            let (Where::Devices(copies), _) = contents.read(at(0), (file, 0)) else {
+            let (ReadSource::Devices(copies), _) = contents.read(at(0), (file, 0)) else {
                 panic!("it is somewhere")
             };
             let only: Vec<_> = copies.iter().collect();
             assert_eq!(only.len(), 1);
             seen[only[0].index()] += 1;
-            let sinks = contents.sinks(file);
-            assert_eq!(sinks, copies.with(DeviceId::new(0).unwrap()));
+            let sinks = contents.sinks_of(file);
+            assert_eq!(sinks, copies.with_device(DeviceId::new(0).unwrap()));
         }
         assert!(
             seen[0] == 0 && seen[1..].iter().all(|count| (200..300).contains(count)),
             "{seen:?}"
         );
-        let mut handheld = Machine::named("handheld").unwrap();
-        handheld.parts[0].holds = Share {
+        let mut handheld = ModelledMachine::by_name("handheld").unwrap();
+        handheld.parts[0].holds = InitialShare {
             files: 50,
             attributes: true,
         };
-        let contents = Contents::new(&handheld, 0, &[]);
+        let contents = DeviceContents::new(&handheld, 0, &[]);
         let warm = (0..1000)
-            .filter(|file| contents.at_first((*file, 0)).now == set(&[0, 1]))
+            .filter(|file| contents.initial_holders((*file, 0)).now == set(&[0, 1]))
             .count();
         assert!((450..550).contains(&warm), "{warm}");
-        assert_eq!(contents.at_first((3, ATTRIBUTES)).now, set(&[0, 1]));
+        assert_eq!(contents.initial_holders((3, ATTRIBUTES)).now, set(&[0, 1]));
     }
 
     #[test]
     fn a_link_that_is_down_serves_nothing() {
-        let mut handheld = Machine::named("handheld").unwrap();
-        handheld.parts[0].holds = Share::NOTHING;
+        let mut handheld = ModelledMachine::by_name("handheld").unwrap();
+        handheld.parts[0].holds = InitialShare::NOTHING;
         let outages = [(at(10), at(20))];
-        let mut contents = Contents::new(&handheld, 0, &outages);
-        assert_eq!(contents.read(at(15), (1, 0)), (Where::Nowhere, set(&[])));
+        let mut contents = DeviceContents::new(&handheld, 0, &outages);
+        assert_eq!(
+            contents.read(at(15), (1, 0)),
+            (ReadSource::Nowhere, set(&[]))
+        );
         assert_eq!(
             contents.read(at(20), (1, 0)),
-            (Where::Devices(set(&[1])), set(&[0]))
+            (ReadSource::Devices(set(&[1])), set(&[0]))
         );
     }
 }

@@ -1,59 +1,62 @@
-//! One decision in words: what the policy saw, the costs it compared, what it chose and why.
+//! Explains one decision in words: the policy's view, the costs it compared, its choice and the
+//! reason.
 //!
 //! # Guarantees
 //! 1. *Watching changes nothing*: a watched policy decides as it does unwatched.
 //! 2. Costs are computed by the policies' own [`Predictor`], which has seen the same measurements.
 //!
 //! Decisions are numbered from 1 in the order in which they are made: each read that a device is
-//! chosen for, and each time at which the policy does something with a device. That it does nothing
-//! is no decision.
+//! chosen for, and each time at which the policy acts on a device. Doing nothing is no decision.
 
-use super::machine::Machine;
-use super::policies::Named;
+use super::machine::ModelledMachine;
+use super::policies::NamedPolicy;
 use teal_energy::device::DeviceId;
-use teal_energy::policy::choice::{Predictor, Weights};
+use teal_energy::policy::choice::{CostWeights, Predictor};
 use teal_energy::policy::teal::TealConfig;
-use teal_energy::policy::{Action, Ask, DeviceView, Measured, Policy, Signal, Supply, View};
-use teal_energy::power::Place;
-use teal_types::{Span, Time};
+use teal_energy::policy::{
+    DeviceView, MachineSignal, MachineView, MeasuredRead, Policy, PolicyAction, PowerSupply,
+    ReadRequest,
+};
+use teal_energy::power::DeviceActivity;
+use teal_types::{Time, TimeSpan};
 
-/// Which decision.
+/// Selects a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// By its number, from 1.
+pub enum DecisionSelector {
+    /// The decision with this number, from 1.
     Number(u64),
-    /// The first at this time or later.
+    /// The first decision at this time or later.
     At(Time),
 }
 
-/// A decision.
+/// Holds an explained decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explained {
-    /// Its number.
+pub struct ExplainedDecision {
+    /// Number of the decision.
     pub number: u64,
-    /// When it was made.
+    /// Time at which it was made.
     pub at: Time,
-    /// What was seen, compared, chosen, and why.
+    /// View, costs, choice and reason, a line each.
     pub lines: Vec<String>,
 }
 
-/// A policy that is watched.
-pub(super) struct Watched<'a> {
+/// Wraps a policy and watches its decisions.
+pub(super) struct WatchedPolicy<'a> {
     inner: &'a mut dyn Policy,
-    named: &'a Named,
-    machine: &'a Machine,
-    which: Which,
+    named: &'a NamedPolicy,
+    machine: &'a ModelledMachine,
+    which: DecisionSelector,
     predictor: Predictor,
     count: u64,
-    found: Option<Explained>,
+    found: Option<ExplainedDecision>,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> WatchedPolicy<'a> {
     pub(super) fn new(
         inner: &'a mut dyn Policy,
-        named: &'a Named,
-        machine: &'a Machine,
-        which: Which,
+        named: &'a NamedPolicy,
+        machine: &'a ModelledMachine,
+        which: DecisionSelector,
     ) -> Self {
         Self {
             inner,
@@ -66,90 +69,122 @@ impl<'a> Watched<'a> {
         }
     }
 
-    pub(super) fn found(self) -> Option<Explained> {
+    pub(super) fn into_explained(self) -> Option<ExplainedDecision> {
         self.found
     }
 
-    /// Counts a decision; says whether it is the one.
-    fn is_it(&mut self, now: Time) -> bool {
+    /// Counts a decision; returns whether it is the selected one.
+    fn is_wanted(&mut self, now: Time) -> bool {
         self.count += 1;
         let is_it = match self.which {
-            Which::Number(number) => self.count == number,
-            Which::At(at) => now >= at,
+            DecisionSelector::Number(number) => self.count == number,
+            DecisionSelector::At(at) => now >= at,
         };
         is_it && self.found.is_none()
     }
 
-    /// Returns what a second and a joule count for this policy; `None`: it goes by a fixed order.
-    fn weights(&self, view: &View<'_>) -> Option<Weights> {
+    /// Returns the weights of a second and a joule for this policy; `None` if it goes by a fixed
+    /// order.
+    fn cost_weights(&self, view: &MachineView<'_>) -> Option<CostWeights> {
         Some(match self.named {
-            Named::AlwaysOn | Named::TimeOut(_) | Named::BestTimeOut => Weights {
-                second: 1,
-                joule: 0,
-            },
-            Named::BlueFs => Weights::EQUAL,
-            Named::Teal if view.supply == Supply::Powered => TealConfig::default().powered,
-            Named::Teal => TealConfig::default().battery,
-            Named::Coda(_) | Named::GreenFs => return None,
+            NamedPolicy::AlwaysOn | NamedPolicy::TimeOut(_) | NamedPolicy::BestTimeOut => {
+                CostWeights {
+                    second: 1,
+                    joule: 0,
+                }
+            }
+            NamedPolicy::BlueFs => CostWeights::EQUAL,
+            NamedPolicy::Teal if view.supply == PowerSupply::Powered => {
+                TealConfig::default().powered
+            }
+            NamedPolicy::Teal => TealConfig::default().battery,
+            NamedPolicy::Coda(_) | NamedPolicy::GreenFs => return None,
         })
     }
 
-    fn label(&self, id: DeviceId) -> &str {
+    fn device_label(&self, id: DeviceId) -> &str {
         self.machine
             .parts
             .get(id.index())
             .map_or("?", |part| part.label.as_str())
     }
 
-    fn read(&self, view: &View<'_>, ask: &Ask, chosen: DeviceId) -> Vec<String> {
-        let weights = self.weights(view);
-        let shown = weights.unwrap_or(Weights::EQUAL);
+    fn explain_read(
+        &self,
+        view: &MachineView<'_>,
+        ask: &ReadRequest,
+        chosen: DeviceId,
+    ) -> Vec<String> {
+        let weights = self.cost_weights(view);
+        let shown = weights.unwrap_or(CostWeights::EQUAL);
         let mut lines = vec![format!(
             "a read of {} bytes at {} of object {}",
             ask.bytes, ask.offset, ask.object
         )];
-        for (id, device) in view.each() {
-            let state = state(view, device);
-            if !ask.copies.has(id) {
-                lines.push(format!("  {:<28} {state}; has no copy", self.label(id)));
+        // Every device is listed, so that the reader sees the alternatives too.
+        for (id, device) in view.devices_with_ids() {
+            let state = format_state(view, device);
+            if !ask.copies.contains(id) {
+                // A device without a copy cannot be chosen.
+                lines.push(format!(
+                    "  {:<28} {state}; has no copy",
+                    self.device_label(id)
+                ));
                 continue;
             }
-            let now = self.predictor.now(view, id, ask);
-            let (ideal, best) = self.predictor.ideal(view, id, ask, shown);
+            // The predictor has seen the same measurements as the policy's own.
+            let now = self.predictor.predict_now(view, id, ask);
+            let (ideal, best) = self.predictor.predict_ideal(view, id, ask, shown);
             lines.push(format!(
                 "  {:<28} {state}; {} and {} as it is: cost {}; at best, in {}, {}",
-                self.label(id),
+                self.device_label(id),
                 now.latency,
                 now.energy,
-                cost(shown.cost(now).0),
-                device.device.power.name(best),
-                cost(ideal.0),
+                format_cost(shown.weighted_cost(now).0),
+                device.device.power.state_name(best),
+                format_cost(ideal.0),
             ));
         }
+        // The reason follows from the kind of the policy.
         let why = match (weights, self.named) {
-            (Some(Weights { joule: 0, .. }), _) => "it answers first".to_owned(),
+            (Some(CostWeights { joule: 0, .. }), _) => "it answers first".to_owned(),
             (Some(weights), _) => {
-                format!("it costs least, a second counting {} and a joule {}", weights.second, weights.joule)
+                format!(
+                    "it costs least, a second counting {} and a joule {}",
+                    weights.second, weights.joule
+                )
             }
-            (None, Named::Coda(_)) => {
-                "the first in a fixed order: local devices before the server, whatever their states".into()
+            (None, NamedPolicy::Coda(_)) => {
+                "the first in a fixed order: local devices before the server, whatever their states"
+                    .into()
             }
             (None, _) => {
-                "the first in a fixed order: flash, then the server or a disk that turns, then a sleeping disk".into()
+                "the first in a fixed order: flash, then the server or a disk that turns, then a \
+                 sleeping disk"
+                    .into()
             }
         };
-        lines.push(format!("chosen: {}, since {why}", self.label(chosen)));
+        lines.push(format!(
+            "chosen: {}, since {why}",
+            self.device_label(chosen)
+        ));
         lines
     }
 
-    fn acted(&self, view: &View<'_>, signal: Option<Signal>, actions: &[Action]) -> Vec<String> {
+    fn explain_actions(
+        &self,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &[PolicyAction],
+    ) -> Vec<String> {
+        // The lines show what the policy saw before it acted.
         let mut lines = vec![match signal {
             Some(signal) => format!("told of {signal:?}"),
             None => "time has passed, or something was done".into(),
         }];
-        for (id, device) in view.each() {
+        for (id, device) in view.devices_with_ids() {
             let idle = device
-                .idle(view.now)
+                .idle_time(view.now)
                 .map_or("wanted".to_owned(), |idle| format!("idle for {idle}"));
             let queue = device.oldest.map_or("nothing queued".to_owned(), |oldest| {
                 format!(
@@ -165,27 +200,43 @@ impl<'a> Watched<'a> {
             };
             lines.push(format!(
                 "  {:<28} {}, {idle}, {queue}{may}",
-                self.label(id),
-                state(view, device)
+                self.device_label(id),
+                format_state(view, device)
             ));
         }
+        // Each action gets a line with its reason.
         for action in actions {
             lines.push(match *action {
-                Action::Flush(id, trigger) => format!("chosen: write the queue of {}, for {trigger:?}", self.label(id)),
-                Action::Go(id, to) => {
+                PolicyAction::Flush(id, trigger) => format!(
+                    "chosen: write the queue of {}, for {trigger:?}",
+                    self.device_label(id)
+                ),
+                PolicyAction::Enter(id, to) => {
                     let device = view.device(id);
                     let power = &device.device.power;
-                    let (from, name) = (device.heading(), power.name(to));
-                    let pays = power.round_trip(from, to).and_then(|trip| trip.break_even());
-                    match (power.serves(from), power.power(to) < power.power(from), pays) {
+                    // A move to a state of less power pays after the break-even time of the round
+                    // trip.
+                    let (from, name) = (device.target_state(), power.state_name(to));
+                    let pays = power
+                        .round_trip(from, to)
+                        .and_then(|trip| trip.break_even());
+                    match (
+                        power.serves(from),
+                        power.state_power(to) < power.state_power(from),
+                        pays,
+                    ) {
                         (_, true, Some(pays)) => format!(
-                            "chosen: {} goes to {name}, which pays from {pays} on; a start takes {}",
-                            self.label(id),
-                            power.route(to, from).map_or(Span::ZERO, |route| route.time)
+                            "chosen: {} goes to {name}, which pays from {pays} on; a start takes \
+                             {}",
+                            self.device_label(id),
+                            power
+                                .route(to, from)
+                                .map_or(TimeSpan::ZERO, |route| route.time)
                         ),
                         _ => format!(
-                            "chosen: {} goes to {name}: what was lost without it, or the policy, wants it awake",
-                            self.label(id)
+                            "chosen: {} goes to {name}: what was lost without it, or the policy, \
+                             wants it awake",
+                            self.device_label(id)
                         ),
                     }
                 }
@@ -195,7 +246,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-fn cost(billionths: u128) -> String {
+fn format_cost(billionths: u128) -> String {
     format!(
         "{}.{:06}",
         billionths / 1_000_000_000,
@@ -203,36 +254,38 @@ fn cost(billionths: u128) -> String {
     )
 }
 
-fn state(view: &View<'_>, device: &DeviceView<'_>) -> String {
+fn format_state(view: &MachineView<'_>, device: &DeviceView<'_>) -> String {
     let power = &device.device.power;
-    match device.place {
-        Place::Resting { state, .. } => format!("in {}", power.name(state)),
-        Place::Working { state, until } => format!(
+    // A device rests in a state, works in one, or is between two.
+    match device.activity {
+        DeviceActivity::Resting { state, .. } => format!("in {}", power.state_name(state)),
+        DeviceActivity::Working { state, until } => format!(
             "busy in {} for {}",
-            power.name(state),
+            power.state_name(state),
             until.since(view.now)
         ),
-        Place::Moving { from, to, until } => {
+        DeviceActivity::Moving { from, to, until } => {
             format!(
                 "from {} to {}, there in {}",
-                power.name(from),
-                power.name(to),
+                power.state_name(from),
+                power.state_name(to),
                 until.since(view.now)
             )
         }
     }
 }
 
-impl Policy for Watched<'_> {
+impl Policy for WatchedPolicy<'_> {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
 
-    fn choose(&mut self, view: &View<'_>, ask: &Ask) -> DeviceId {
-        let chosen = self.inner.choose(view, ask);
-        if self.is_it(view.now) {
-            let lines = self.read(view, ask, chosen);
-            self.found = Some(Explained {
+    fn choose_device(&mut self, view: &MachineView<'_>, ask: &ReadRequest) -> DeviceId {
+        // The policy decides first: watching must not change it.
+        let chosen = self.inner.choose_device(view, ask);
+        if self.is_wanted(view.now) {
+            let lines = self.explain_read(view, ask, chosen);
+            self.found = Some(ExplainedDecision {
                 number: self.count,
                 at: view.now,
                 lines,
@@ -241,21 +294,22 @@ impl Policy for Watched<'_> {
         chosen
     }
 
-    fn measured(&mut self, view: &View<'_>, measured: &Measured) {
-        self.predictor.measured(view, measured);
-        self.inner.measured(view, measured);
+    fn observe_read(&mut self, view: &MachineView<'_>, measured: &MeasuredRead) {
+        self.predictor.add_measurement(view, measured);
+        self.inner.observe_read(view, measured);
     }
 
-    fn decide(
+    fn decide_actions(
         &mut self,
-        view: &View<'_>,
-        signal: Option<Signal>,
-        actions: &mut Vec<Action>,
+        view: &MachineView<'_>,
+        signal: Option<MachineSignal>,
+        actions: &mut Vec<PolicyAction>,
     ) -> Option<Time> {
-        let again = self.inner.decide(view, signal, actions);
-        if !actions.is_empty() && self.is_it(view.now) {
-            let lines = self.acted(view, signal, actions);
-            self.found = Some(Explained {
+        // The actions are complete only after the policy has decided.
+        let again = self.inner.decide_actions(view, signal, actions);
+        if !actions.is_empty() && self.is_wanted(view.now) {
+            let lines = self.explain_actions(view, signal, actions);
+            self.found = Some(ExplainedDecision {
                 number: self.count,
                 at: view.now,
                 lines,

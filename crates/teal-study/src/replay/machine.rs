@@ -1,18 +1,18 @@
-//! Machines on which traces are replayed: their devices, and what is where at the beginning.
+//! Describes machines on which traces are replayed: their devices, and the initial place of
+//! content.
 //!
-//! # Guarantees
-//! 1. A [`Machine`] is complete: every device of it can be simulated, and some device holds
+//! 1. A [`ModelledMachine`] is complete: every device of it can be simulated, and some device holds
 //!    everything at the beginning.
 //! 2. Labels are unique: devices with one profile are numbered.
 
 use teal_energy::Profile;
-use teal_energy::device::{DEVICES_MAX, Device, DeviceId, DeviceSet, QueueLimits};
-use teal_energy::power::Missing;
-use teal_energy::profile::Kind;
-use teal_types::{Power, Span};
+use teal_energy::device::{DEVICES_MAX, DeviceId, DeviceModel, DeviceSet, QueueLimits};
+use teal_energy::power::MissingFigure;
+use teal_energy::profile::DeviceKind;
+use teal_types::{Power, TimeSpan};
 
-/// Machines with a name: name, shipped profiles, and what it is.
-pub const NAMED: &[(&str, &[&str], &str)] = &[
+/// Named machines: name, shipped profiles, and description.
+pub const NAMED_MACHINES: &[(&str, &[&str], &str)] = &[
     (
         "handheld",
         &["ibm-microdrive-1gb", "bluefs-802.11b", "ipaq-3870"],
@@ -52,101 +52,105 @@ pub const NAMED: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// A home log: what is written is on flash within these seconds, the commit interval.
+/// Limits of a home log: written data is on flash within these seconds, the commit interval.
 const HOME_LOG: QueueLimits = QueueLimits {
-    age: Span::secs(5),
+    age: TimeSpan::from_secs(5),
     bytes: 64 << 20,
 };
 
-/// Why profiles do not make a machine.
+/// Says why profiles do not make a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// A profile lacks a figure.
     #[error(transparent)]
-    Missing(#[from] Missing),
-    /// Only one profile of a machine gives the base power.
+    Missing(#[from] MissingFigure),
+    /// More than one profile gives the base power of a machine.
     #[error("{0} and {1} are both machines; name one")]
     Machines(String, String),
-    /// Nothing that stores anything.
+    /// No profile stores anything.
     #[error(
-        "no disk, flash or link is among the profiles; name at least one, or one of handheld, laptop, desktop, home-server"
+        "no disk, flash or link is among the profiles; name at least one, or one of handheld, \
+         laptop, desktop, home-server"
     )]
     NoDevices,
-    /// More devices than a simulation has.
+    /// There are more devices than a simulation has.
     #[error("{0} devices are too many: at most {DEVICES_MAX}")]
     TooMany(usize),
 }
 
-/// What a device holds at the beginning.
+/// Describes the initial content of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// So many percent of the files, chosen by their numbers.
+pub struct InitialShare {
+    /// Percent of the files, chosen by their numbers.
     pub files: u8,
-    /// The attributes and directories of all files, whether it holds those or not.
+    /// Is true when it holds the attributes and directories of all files, whether it holds their
+    /// content or not.
     pub attributes: bool,
 }
 
-impl Share {
-    /// Everything.
+impl InitialShare {
+    /// The device holds everything.
     pub const ALL: Self = Self {
         files: 100,
         attributes: true,
     };
-    /// Nothing.
+    /// The device holds nothing.
     pub const NOTHING: Self = Self {
         files: 0,
         attributes: false,
     };
 }
 
-/// One device of a machine.
+/// Describes one device of a machine.
 #[derive(Debug, Clone)]
-pub struct Part {
-    /// Its name in tables: that of its profile, numbered if there are several.
+pub struct MachineDevice {
+    /// Name in tables: that of its profile, numbered if there are several.
     pub label: String,
-    /// Its model.
-    pub device: Device,
-    /// What it holds at the beginning.
-    pub holds: Share,
-    /// Whether what is read elsewhere is copied to it.
+    /// Model of the device.
+    pub device: DeviceModel,
+    /// Initial content of the device.
+    pub holds: InitialShare,
+    /// Is true when content that is read elsewhere is copied to it.
     pub keeps: bool,
-    /// Bytes it has room for; what was not used for longest makes way.
+    /// Bytes it has room for; the least recently used content makes way.
     pub room: Option<u64>,
-    /// Figures of its profile that no source stands behind.
+    /// Figures of its profile that no source supports.
     pub assumed: Vec<String>,
 }
 
-/// A machine.
+/// Describes a machine.
 #[derive(Debug, Clone)]
-pub struct Machine {
-    /// How it is called.
+pub struct ModelledMachine {
+    /// Name of the machine.
     pub name: String,
-    /// Its devices.
-    pub parts: Vec<Part>,
-    /// What it draws while somebody waits, and the profile that says so; nothing without one.
+    /// Devices of the machine.
+    pub parts: Vec<MachineDevice>,
+    /// Power it draws while a program waits, and the profile that gives it; no power without one.
     pub base: Option<(String, Power)>,
-    /// Devices of which each file is on one; empty: each holds all of its own.
+    /// Devices that share the files, one for each. If it is empty, each device holds all of its
+    /// own.
     pub spread: DeviceSet,
 }
 
-impl Machine {
-    /// A machine of these profiles. Flash, or the first disk where there is none, takes copies of
-    /// what is read elsewhere; disks and links hold everything at the beginning, and flash where
-    /// there is nothing else.
+impl ModelledMachine {
+    /// Makes a machine of these profiles. Flash, or the first disk if there is no flash, takes
+    /// copies of content that is read elsewhere. Disks and links hold everything at the beginning,
+    /// and so does flash that is alone.
     ///
     /// # Errors
-    /// [`MachineError`].
-    pub fn of(name: &str, profiles: &[Profile]) -> Result<Self, MachineError> {
+    /// Returns a [`MachineError`].
+    pub fn from_profiles(name: &str, profiles: &[Profile]) -> Result<Self, MachineError> {
+        // Machines and devices are both profiles: the kind tells them apart.
         let (machines, devices): (Vec<_>, Vec<_>) = profiles
             .iter()
-            .partition(|profile| profile.kind == Kind::Machine);
+            .partition(|profile| profile.kind == DeviceKind::Machine);
         if let [one, two, ..] = machines[..] {
             return Err(MachineError::Machines(one.name.clone(), two.name.clone()));
         }
         let base = match machines.first() {
             None => None,
             Some(machine) => {
-                let missing = || Missing {
+                let missing = || MissingFigure {
                     profile: machine.name.clone(),
                     figure: "base power".into(),
                 };
@@ -159,9 +163,13 @@ impl Machine {
         if devices.len() > DEVICES_MAX {
             return Err(MachineError::TooMany(devices.len()));
         }
+        // The devices of the machine decide on their roles.
         let has = |kind| devices.iter().any(|profile| profile.kind == kind);
-        let (has_flash, has_other) = (has(Kind::Flash), has(Kind::Disk) || has(Kind::Link));
-        let mut parts: Vec<Part> = Vec::new();
+        let (has_flash, has_other) = (
+            has(DeviceKind::Flash),
+            has(DeviceKind::Disk) || has(DeviceKind::Link),
+        );
+        let mut parts: Vec<MachineDevice> = Vec::new();
         for profile in &devices {
             let same = parts
                 .iter()
@@ -172,29 +180,36 @@ impl Machine {
             } else {
                 format!("{} #{}", profile.name, same + 1)
             };
-            let is_flash = profile.kind == Kind::Flash;
-            let is_first_disk = profile.kind == Kind::Disk
-                && !parts.iter().any(|part| part.device.kind == Kind::Disk);
-            let mut device = Device::new(profile)?.queueing(match profile.kind {
-                Kind::Flash => HOME_LOG,
-                Kind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
+            let is_flash = profile.kind == DeviceKind::Flash;
+            let is_first_disk = profile.kind == DeviceKind::Disk
+                && !parts
+                    .iter()
+                    .any(|part| part.device.kind == DeviceKind::Disk);
+            // A disk beside flash sleeps, so its queue is a long one.
+            let mut device = DeviceModel::new(profile)?.with_queue(match profile.kind {
+                DeviceKind::Flash => HOME_LOG,
+                DeviceKind::Disk if has_flash => QueueLimits::SLEEPING_DISK,
                 _ => QueueLimits::BLUEFS,
             });
-            // A burst is one append to the log on it.
+            // A burst is one append to the log on the device.
             device.is_scattered = false;
-            parts.push(Part {
+            parts.push(MachineDevice {
                 label,
                 device,
                 holds: if is_flash && has_other {
-                    Share::NOTHING
+                    InitialShare::NOTHING
                 } else {
-                    Share::ALL
+                    InitialShare::ALL
                 },
                 keeps: is_flash || (!has_flash && is_first_disk),
                 room: None,
-                assumed: assumed(profile),
+                assumed: assumed_figures(profile),
             });
         }
+        debug_assert!(
+            parts.iter().any(|part| part.holds == InitialShare::ALL),
+            "some device holds everything"
+        );
         Ok(Self {
             name: name.to_owned(),
             parts,
@@ -203,17 +218,17 @@ impl Machine {
         })
     }
 
-    /// The machine of that name, of [`NAMED`].
+    /// Returns the machine of that name, of [`NAMED_MACHINES`].
     ///
     /// # Panics
-    /// Never: a test makes all of them.
-    pub fn named(name: &str) -> Option<Self> {
-        let (name, profiles, _) = NAMED.iter().find(|(known, ..)| *known == name)?;
+    /// No name panics: a test makes all machines.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let (name, profiles, _) = NAMED_MACHINES.iter().find(|(known, ..)| *known == name)?;
         let profiles: Vec<_> = profiles
             .iter()
-            .filter_map(|name| Profile::shipped(name))
+            .filter_map(|name| Profile::find_shipped(name))
             .collect();
-        let machine = Self::of(name, &profiles).expect("a test makes all of them");
+        let machine = Self::from_profiles(name, &profiles).expect("a test makes all of them");
         Some(if *name == "home-server" {
             machine.with_spread_disks()
         } else {
@@ -221,27 +236,27 @@ impl Machine {
         })
     }
 
-    /// Each file is on one of the disks, not on all.
+    /// Puts each file on one of the disks, not on all.
     #[must_use]
     pub fn with_spread_disks(mut self) -> Self {
         let disks = self
-            .each()
-            .filter(|(_, part)| part.device.kind == Kind::Disk)
+            .iter_devices()
+            .filter(|(_, part)| part.device.kind == DeviceKind::Disk)
             .map(|(id, _)| id);
         self.spread = disks.collect();
         self
     }
 
-    /// All devices with their numbers.
-    pub fn each(&self) -> impl Iterator<Item = (DeviceId, &Part)> {
+    /// Returns all devices with their numbers.
+    pub fn iter_devices(&self) -> impl Iterator<Item = (DeviceId, &MachineDevice)> {
         self.parts
             .iter()
             .enumerate()
             .filter_map(|(at, part)| Some((DeviceId::new(at)?, part)))
     }
 
-    /// The names of the profiles behind its figures, each once.
-    pub fn profiles(&self) -> Vec<&str> {
+    /// Returns the names of the profiles behind its figures, each once.
+    pub fn profile_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         let devices = self.parts.iter().map(|part| part.device.name.as_str());
         for name in devices.chain(self.base.iter().map(|(name, _)| name.as_str())) {
@@ -253,8 +268,8 @@ impl Machine {
     }
 }
 
-/// Groups of figures whose source says that some of it is assumed.
-fn assumed(profile: &Profile) -> Vec<String> {
+/// Returns the groups of figures that are assumed in part, according to their source.
+fn assumed_figures(profile: &Profile) -> Vec<String> {
     let is_assumed = |(_, source): &&(String, String)| source.contains("assumed");
     profile
         .sources
@@ -270,8 +285,8 @@ mod tests {
 
     #[test]
     fn named_machines_are_complete() {
-        for (name, profiles, _) in NAMED {
-            let machine = Machine::named(name).unwrap();
+        for (name, profiles, _) in NAMED_MACHINES {
+            let machine = ModelledMachine::by_name(name).unwrap();
             assert_eq!(
                 machine.parts.len(),
                 profiles.len() - 1,
@@ -279,14 +294,17 @@ mod tests {
             );
             assert!(machine.base.is_some(), "{name}");
             assert!(
-                machine.parts.iter().any(|part| part.holds == Share::ALL),
+                machine
+                    .parts
+                    .iter()
+                    .any(|part| part.holds == InitialShare::ALL),
                 "{name}"
             );
         }
-        let server = Machine::named("home-server").unwrap();
+        let server = ModelledMachine::by_name("home-server").unwrap();
         assert_eq!(server.spread.iter().count(), 4);
         assert_eq!(server.parts[4].label, "desktop-7200rpm-composed #4");
-        assert_eq!(server.profiles().len(), 3);
+        assert_eq!(server.profile_names().len(), 3);
     }
 
     #[test]
@@ -294,9 +312,9 @@ mod tests {
         let of = |names: &[&str]| {
             let profiles: Vec<_> = names
                 .iter()
-                .map(|name| Profile::shipped(name).unwrap())
+                .map(|name| Profile::find_shipped(name).unwrap())
                 .collect();
-            Machine::of("x", &profiles)
+            ModelledMachine::from_profiles("x", &profiles)
                 .expect_err("accepted")
                 .to_string()
         };

@@ -1,74 +1,74 @@
-//! Policies by their names.
+//! Names policies.
 //!
 //! # Guarantees
-//! 1. Every name that is printed can be given back.
+//! 1. Every printed name can be parsed again.
 
-use super::Scene;
+use super::PreparedReplay;
 use std::fmt;
 use std::str::FromStr;
 use teal_energy::policy::Policy;
 use teal_energy::policy::always_on::AlwaysOn;
 use teal_energy::policy::bluefs::BlueFs;
-use teal_energy::policy::choice::Weights;
+use teal_energy::policy::choice::CostWeights;
 use teal_energy::policy::coda::Coda;
 use teal_energy::policy::greenfs::GreenFs;
 use teal_energy::policy::teal::{Teal, TealConfig};
 use teal_energy::policy::timeout::FixedTimeout;
-use teal_energy::profile::Kind;
-use teal_types::Span;
+use teal_energy::profile::DeviceKind;
+use teal_types::TimeSpan;
 
-/// A policy.
+/// Names a policy, with its setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
+pub enum NamedPolicy {
     /// Nothing ever sleeps.
     AlwaysOn,
     /// Every device sleeps after this time.
-    TimeOut(Span),
-    /// The fixed time-out that costs least on the trace, of ten: nobody knows it beforehand.
+    TimeOut(TimeSpan),
+    /// The fixed time-out of ten that costs least on the trace; no policy knows it beforehand.
     BestTimeOut,
-    /// Coda's static hierarchy, as BlueFS measured it; its disk sleeps after this time, its radio
-    /// saves power always.
-    Coda(Span),
-    /// BlueFS.
+    /// Coda's static hierarchy, as BlueFS measured it. Its disk sleeps after this time, and its
+    /// radio saves power always.
+    Coda(TimeSpan),
+    /// The policy of BlueFS.
     BlueFs,
-    /// GreenFS.
+    /// The policy of GreenFS.
     GreenFs,
-    /// Ours.
+    /// The policy of TealFS.
     Teal,
 }
 
-/// No policy is called so.
+/// No policy has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, greenfs, teal, all"
+    "there is no policy {0}; there are always-on, time-out, time-out=30s, coda, coda=5s, bluefs, \
+     greenfs, teal, all"
 )]
-pub struct Unknown(pub String);
+pub struct UnknownPolicy(pub String);
 
 /// Fixed time-outs that are tried: 0.25 s to 128 s.
-pub const TIMES: [Span; 10] = [
-    Span::millis(250),
-    Span::millis(500),
-    Span::secs(1),
-    Span::secs(2),
-    Span::secs(4),
-    Span::secs(8),
-    Span::secs(16),
-    Span::secs(32),
-    Span::secs(64),
-    Span::secs(128),
+pub const TIME_OUTS: [TimeSpan; 10] = [
+    TimeSpan::from_millis(250),
+    TimeSpan::from_millis(500),
+    TimeSpan::from_secs(1),
+    TimeSpan::from_secs(2),
+    TimeSpan::from_secs(4),
+    TimeSpan::from_secs(8),
+    TimeSpan::from_secs(16),
+    TimeSpan::from_secs(32),
+    TimeSpan::from_secs(64),
+    TimeSpan::from_secs(128),
 ];
-/// When Coda's disk sleeps, if nothing is said: the drive's own management is adaptive and
-/// unpublished.
-const CODA: Span = Span::secs(2);
+/// Default time-out of Coda's disk: the drive's own management is adaptive and unpublished.
+const CODA: TimeSpan = TimeSpan::from_secs(2);
 
-fn show(f: &mut fmt::Formatter<'_>, name: &str, time: Span) -> fmt::Result {
+fn write_with_time(f: &mut fmt::Formatter<'_>, name: &str, time: TimeSpan) -> fmt::Result {
     match time.get() {
         nanos if nanos % 1_000_000_000 == 0 => write!(f, "{name}={}s", nanos / 1_000_000_000),
         nanos => write!(f, "{name}={}ms", nanos / 1_000_000),
     }
 }
 
-fn time(text: &str) -> Option<Span> {
+fn parse_time(text: &str) -> Option<TimeSpan> {
     let (digits, unit) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(digits), _) => (digits, 1_000_000),
         (None, Some(digits)) => (digits, 1_000_000_000),
@@ -78,11 +78,11 @@ fn time(text: &str) -> Option<Span> {
         .parse::<u64>()
         .ok()?
         .checked_mul(unit)
-        .map(Span::nanos)
+        .map(TimeSpan::from_nanos)
 }
 
-impl Named {
-    /// All of them, ours last.
+impl NamedPolicy {
+    /// All policies, teal last.
     pub const ALL: [Self; 6] = [
         Self::AlwaysOn,
         Self::BestTimeOut,
@@ -92,16 +92,19 @@ impl Named {
         Self::Teal,
     ];
 
-    pub(super) fn make(&self, scene: &Scene) -> Box<dyn Policy> {
+    pub(super) fn create_policy(&self, scene: &PreparedReplay) -> Box<dyn Policy> {
         let devices = &scene.world.devices;
         match self {
             Self::AlwaysOn => Box::new(AlwaysOn::default()),
             Self::TimeOut(time) => Box::new(FixedTimeout::new(vec![Some(*time); devices.len()])),
-            Self::BestTimeOut => Box::new(FixedTimeout::new(vec![Some(TIMES[0]); devices.len()])),
+            Self::BestTimeOut => {
+                Box::new(FixedTimeout::new(vec![Some(TIME_OUTS[0]); devices.len()]))
+            }
             Self::Coda(disk) => {
+                // Coda's radio always saves power, without a time-out.
                 let time = |kind| {
-                    if kind == Kind::Link {
-                        Span::ZERO
+                    if kind == DeviceKind::Link {
+                        TimeSpan::ZERO
                     } else {
                         *disk
                     }
@@ -113,21 +116,21 @@ impl Named {
                         .collect(),
                 ))
             }
-            Self::BlueFs => Box::new(BlueFs::new(Weights::EQUAL)),
+            Self::BlueFs => Box::new(BlueFs::new(CostWeights::EQUAL)),
             Self::GreenFs => Box::new(GreenFs::default()),
             Self::Teal => Box::new(Teal::new(TealConfig::default())),
         }
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for NamedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AlwaysOn => "always-on",
-            Self::TimeOut(time) => return show(f, "time-out", *time),
+            Self::TimeOut(time) => return write_with_time(f, "time-out", *time),
             Self::BestTimeOut => "time-out",
             Self::Coda(CODA) => "coda",
-            Self::Coda(time) => return show(f, "coda", *time),
+            Self::Coda(time) => return write_with_time(f, "coda", *time),
             Self::BlueFs => "bluefs",
             Self::GreenFs => "greenfs",
             Self::Teal => "teal",
@@ -135,17 +138,17 @@ impl fmt::Display for Named {
     }
 }
 
-impl FromStr for Named {
-    type Err = Unknown;
+impl FromStr for NamedPolicy {
+    type Err = UnknownPolicy;
 
-    fn from_str(text: &str) -> Result<Self, Unknown> {
-        let unknown = || Unknown(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let unknown = || UnknownPolicy(text.to_owned());
         for (prefix, of) in [
-            ("time-out=", Self::TimeOut as fn(Span) -> Self),
+            ("time-out=", Self::TimeOut as fn(TimeSpan) -> Self),
             ("coda=", Self::Coda),
         ] {
             if let Some(text) = text.strip_prefix(prefix) {
-                return time(text).map(of).ok_or_else(unknown);
+                return parse_time(text).map(of).ok_or_else(unknown);
             }
         }
         Self::ALL
@@ -161,9 +164,9 @@ mod tests {
 
     #[test]
     fn names_can_be_given_back() {
-        let mut all = Named::ALL.to_vec();
-        all.extend(TIMES.map(Named::TimeOut));
-        all.extend(TIMES.map(Named::Coda));
+        let mut all = NamedPolicy::ALL.to_vec();
+        all.extend(TIME_OUTS.map(NamedPolicy::TimeOut));
+        all.extend(TIME_OUTS.map(NamedPolicy::Coda));
         for named in all {
             assert_eq!(named.to_string().parse(), Ok(named));
         }
@@ -174,8 +177,11 @@ mod tests {
             "time-out=-1s",
             "time-out=99999999999999999999s",
         ] {
-            assert_eq!(bad.parse::<Named>(), Err(Unknown(bad.into())));
+            assert_eq!(bad.parse::<NamedPolicy>(), Err(UnknownPolicy(bad.into())));
         }
-        assert_eq!("time-out=30".parse(), Ok(Named::TimeOut(Span::secs(30))));
+        assert_eq!(
+            "time-out=30".parse(),
+            Ok(NamedPolicy::TimeOut(TimeSpan::from_secs(30)))
+        );
     }
 }

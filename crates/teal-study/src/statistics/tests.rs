@@ -6,12 +6,17 @@ use proptest::prelude::*;
 #[test]
 fn an_interval_is_students() {
     // Of 9, 10, 11: deviation 1, t(2) = 4.303.
-    let interval = Interval::of(&[9.0, 10.0, 11.0]).unwrap();
+    let interval = ConfidenceInterval::from_samples(&[9.0, 10.0, 11.0]).unwrap();
     assert_eq!((interval.n, interval.mean), (3, 10.0));
-    assert!((interval.half - 4.303 / 3_f64.sqrt()).abs() < 1e-9);
-    assert!((interval.relative() - 0.2484).abs() < 1e-3);
-    assert_eq!(Interval::of(&[1.0]), None);
-    assert_eq!(Interval::of(&[0.0, 0.0]).unwrap().relative(), 0.0);
+    assert!((interval.half_width - 4.303 / 3_f64.sqrt()).abs() < 1e-9);
+    assert!((interval.relative_half_width() - 0.2484).abs() < 1e-3);
+    assert_eq!(ConfidenceInterval::from_samples(&[1.0]), None);
+    assert_eq!(
+        ConfidenceInterval::from_samples(&[0.0, 0.0])
+            .unwrap()
+            .relative_half_width(),
+        0.0
+    );
 }
 
 #[test]
@@ -26,9 +31,9 @@ fn quantiles_between_the_tables_points_are_near_the_true_ones() {
         (10_000, 1.960),
     ] {
         assert!(
-            (t95(degrees) - t).abs() < 0.0015,
+            (student_t95(degrees) - t).abs() < 0.0015,
             "{degrees}: {}",
-            t95(degrees)
+            student_t95(degrees)
         );
     }
 }
@@ -66,10 +71,13 @@ fn wilcoxons_test_gives_the_published_probabilities() {
 fn an_outlier_moves_the_mean_and_not_the_middle() {
     let mut pairs = vec![(2.0, 1.0); 7];
     pairs.push((200.0, 1.0));
-    let comparison = Comparison::of(&pairs).unwrap();
+    let comparison = PairedComparison::from_pairs(&pairs).unwrap();
     assert_eq!(comparison.middle, 2.0);
     assert!(comparison.ratio > 3.0 && comparison.is_tie() == (comparison.low <= 1.0));
-    assert_eq!(Comparison::of(&[(1.0, 0.0), (1.0, 1.0)]), None);
+    assert_eq!(
+        PairedComparison::from_pairs(&[(1.0, 0.0), (1.0, 1.0)]),
+        None
+    );
 }
 
 #[test]
@@ -88,8 +96,11 @@ fn correlation_is_one_on_a_line() {
     let line: Vec<(f64, f64)> = (0..9)
         .map(|i| (f64::from(i), 3.0 - 2.0 * f64::from(i)))
         .collect();
-    assert!((correlation(&line).unwrap() + 1.0).abs() < 1e-12);
-    assert_eq!(correlation(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);
+    assert!((pearson_correlation(&line).unwrap() + 1.0).abs() < 1e-12);
+    assert_eq!(
+        pearson_correlation(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]),
+        None
+    );
 }
 
 proptest! {
@@ -98,7 +109,7 @@ proptest! {
         pairs in proptest::collection::vec((0.01_f64..100.0, 0.01_f64..100.0), 2..30)
     ) {
         let swapped: Vec<(f64, f64)> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
-        let (there, back) = (Comparison::of(&pairs).unwrap(), Comparison::of(&swapped).unwrap());
+        let (there, back) = (PairedComparison::from_pairs(&pairs).unwrap(), PairedComparison::from_pairs(&swapped).unwrap());
         prop_assert!((there.ratio * back.ratio - 1.0).abs() < 1e-9);
         prop_assert!((there.middle * back.middle - 1.0).abs() < 1e-9);
         prop_assert!((there.low * back.high - 1.0).abs() < 1e-9);
@@ -113,31 +124,31 @@ fn a_trend_is_the_line_through_the_logarithms() {
     let exact: Vec<(f64, f64)> = (0..5)
         .map(|n| (f64::from(n), 3.0 * 2_f64.powf(f64::from(n) / 2.0)))
         .collect();
-    let trend = Trend::of(&exact).unwrap();
+    let trend = LinearTrend::fit_points(&exact).unwrap();
     assert!(
         (trend.ratio - 4.0).abs() < 1e-9
             && (trend.high - trend.low).abs() < 1e-6
-            && !trend.is_none(),
+            && !trend.is_inconclusive(),
         "{trend:?}"
     );
     // By hand: logarithms 0, 0.1, -0.1, 0 at 0, 1, 2, 4. Means 1.75 and 0; spread 8.75; rise -0.1 /
     // 8.75; rest (0.02 - 0.01 / 8.75) / 2; t(2) = 4.303.
     let logs = [(0.0, 0.0_f64), (1.0, 0.1), (2.0, -0.1), (4.0, 0.0)].map(|(x, y)| (x, y.exp()));
-    let trend = Trend::of(&logs).unwrap();
+    let trend = LinearTrend::fit_points(&logs).unwrap();
     let half = 4.303 * ((0.02_f64 - 0.01 / 8.75) / 2.0 / 8.75).sqrt() * 4.0;
     assert!((trend.ratio.ln() + 0.4 / 8.75).abs() < 1e-9, "{trend:?}");
     assert!(
-        (trend.high.ln() - trend.low.ln() - 2.0 * half).abs() < 1e-9 && trend.is_none(),
+        (trend.high.ln() - trend.low.ln() - 2.0 * half).abs() < 1e-9 && trend.is_inconclusive(),
         "{trend:?}"
     );
-    assert_eq!(Trend::of(&exact[..2]), None);
+    assert_eq!(LinearTrend::fit_points(&exact[..2]), None);
     assert_eq!(
-        Trend::of(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]),
+        LinearTrend::fit_points(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]),
         None,
         "all at once"
     );
     assert_eq!(
-        Trend::of(&[(1.0, 1.0), (2.0, 0.0), (3.0, 3.0)]),
+        LinearTrend::fit_points(&[(1.0, 1.0), (2.0, 0.0), (3.0, 3.0)]),
         None,
         "nothing has no logarithm"
     );
@@ -148,7 +159,7 @@ proptest! {
     fn a_trend_of_noise_is_none_nearly_always(noise in prop::collection::vec(prop::collection::vec(0.9_f64..1.1, 8), 200)) {
         let seen = noise.iter().filter(|of| {
             let points: Vec<(f64, f64)> = (0..).zip(of.iter()).map(|(at, y)| (f64::from(at), *y)).collect();
-            !Trend::of(&points).unwrap().is_none()
+            !LinearTrend::fit_points(&points).unwrap().is_inconclusive()
         });
         // Ten are expected; thirty would be six deviations more.
         prop_assert!(seen.count() <= 30);

@@ -3,7 +3,7 @@
 
 use super::*;
 use std::collections::BTreeMap;
-use teal_trace::{Reader, Stat};
+use teal_trace::{TraceReader, TraceStatistics};
 
 /// What can be counted in a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,11 +18,11 @@ struct Totals {
     ten_thousandth: u64,
 }
 
-fn totals(published: &'static Published, gaps: Gaps, seed: u64) -> Totals {
+fn totals(published: &'static PublishedTotals, gaps: GapModel, seed: u64) -> Totals {
     let mut totals = Totals::default();
     let mut sizes = BTreeMap::new();
     let mut before = Duration::ZERO;
-    for event in published.events(gaps, seed) {
+    for event in published.generate_events(gaps, seed) {
         assert!(event.at >= before, "in order");
         before = event.at;
         totals.operations += 1;
@@ -58,8 +58,8 @@ fn bluefs_streams_have_the_totals_of_figure_5() {
         ("berlioz", 17_917, 785, 8, 57),
     ];
     for (name, operations, hundredths, percent, megabytes) in figure_5 {
-        let published = Published::named(name).unwrap();
-        for gaps in Gaps::ALL {
+        let published = PublishedTotals::by_name(name).unwrap();
+        for gaps in GapModel::ALL {
             let seen = totals(published, gaps, 7);
             assert_eq!(seen.operations, operations, "{name}");
             assert_eq!(
@@ -85,8 +85,8 @@ fn bluefs_streams_have_the_totals_of_figure_5() {
 
 #[test]
 fn the_jeff_stream_has_the_totals_and_spikes_of_greenfs() {
-    let published = Published::named("jeff").unwrap();
-    for (seed, gaps) in Gaps::ALL.into_iter().enumerate() {
+    let published = PublishedTotals::by_name("jeff").unwrap();
+    for (seed, gaps) in GapModel::ALL.into_iter().enumerate() {
         let seen = totals(published, gaps, seed as u64);
         assert_eq!(
             (seen.operations, seen.length),
@@ -115,24 +115,29 @@ fn the_jeff_stream_has_the_totals_and_spikes_of_greenfs() {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_gaps_differ_as_they_should() {
-    let published = Published::named("berlioz").unwrap();
+    let published = PublishedTotals::by_name("berlioz").unwrap();
     let mut medians = Vec::new();
-    for gaps in Gaps::ALL {
-        let bytes = published.write(gaps, 1, Vec::new()).unwrap();
-        assert_eq!(bytes, published.write(gaps, 1, Vec::new()).unwrap());
+    for gaps in GapModel::ALL {
+        let bytes = published.write_trace(gaps, 1, Vec::new()).unwrap();
+        assert_eq!(bytes, published.write_trace(gaps, 1, Vec::new()).unwrap());
         assert_ne!(
             bytes,
-            published.write(gaps, 2, Vec::new()).unwrap(),
+            published.write_trace(gaps, 2, Vec::new()).unwrap(),
             "sizes are drawn"
         );
-        let mut reader = Reader::new(&bytes[..]).unwrap();
-        let mut stat = Stat::default();
-        reader.by_ref().for_each(|item| stat.add(&item.unwrap()));
+        let mut reader = TraceReader::new(&bytes[..]).unwrap();
+        let mut stat = TraceStatistics::default();
+        reader
+            .by_ref()
+            .for_each(|item| stat.add_item(&item.unwrap()));
         assert_eq!(
             stat.actions.values().map(|tally| tally.done).sum::<u64>(),
             published.operations
         );
-        let mut pauses: Vec<_> = published.events(gaps, 1).map(|event| event.at).collect();
+        let mut pauses: Vec<_> = published
+            .generate_events(gaps, 1)
+            .map(|event| event.at)
+            .collect();
         pauses = pauses.windows(2).map(|pair| pair[1] - pair[0]).collect();
         pauses.sort_unstable();
         medians.push(pauses[pauses.len() / 2].as_millis());

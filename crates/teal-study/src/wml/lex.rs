@@ -1,16 +1,16 @@
-//! From text to tokens.
+//! Splits text into tokens.
 
-use super::syntax::Place;
+use super::syntax::SourcePosition;
 
-/// A token.
+/// Holds a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Int(i64),
-    /// A bare word: keyword, name or string.
+    /// Bare word: keyword, name or string.
     Word(String),
-    /// A quoted string, escapes resolved.
+    /// Quoted string, with escapes resolved.
     Quoted(String),
-    /// A variable, without `$` and brackets.
+    /// Variable, without `$` and brackets.
     Variable(String),
     /// `{ } ( ) , =`
     Sign(char),
@@ -18,8 +18,8 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// As it is shown in messages.
-    pub(super) fn shown(&self) -> String {
+    /// Returns its text in messages.
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Int(n) => format!("'{n}'"),
             Self::Word(word) => format!("'{word}'"),
@@ -31,13 +31,13 @@ impl Token {
     }
 }
 
-/// Characters with the place of the next.
+/// Reads characters and knows the position of the next.
 struct Cursor<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
-    place: Place,
+    place: SourcePosition,
 }
 
-type Lexed<T> = Result<T, (Place, String)>;
+type LexResult<T> = Result<T, (SourcePosition, String)>;
 
 impl Cursor<'_> {
     fn peek(&mut self) -> Option<char> {
@@ -55,7 +55,7 @@ impl Cursor<'_> {
         Some(c)
     }
 
-    fn word(&mut self, first: &str, fits: impl Fn(char) -> bool) -> String {
+    fn take_word(&mut self, first: &str, fits: impl Fn(char) -> bool) -> String {
         let mut word = first.to_owned();
         while let Some(c) = self.peek().filter(|c| fits(*c)) {
             word.push(c);
@@ -65,26 +65,27 @@ impl Cursor<'_> {
     }
 }
 
-fn in_word(c: char) -> bool {
+fn is_word_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "/._:;-".contains(c)
 }
 
-/// All tokens of `text` with their places; the last is [`Token::End`].
-pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
+/// Returns all tokens of `text` with their positions; the last is [`Token::End`].
+pub(super) fn tokenize(text: &str, file: u16) -> LexResult<Vec<(SourcePosition, Token)>> {
     let mut at = Cursor {
         rest: text.chars().peekable(),
-        place: Place {
+        place: SourcePosition {
             file,
             line: 1,
             column: 1,
         },
     };
+    // Each token keeps its position for messages.
     let mut tokens = Vec::new();
     while let Some(c) = at.peek() {
         let place = at.place;
         let token = match c {
             '#' => {
-                at.word("", |c| c != '\n');
+                at.take_word("", |c| c != '\n');
                 continue;
             }
             c if c.is_whitespace() => {
@@ -95,29 +96,32 @@ pub(super) fn lex(text: &str, file: u16) -> Lexed<Vec<(Place, Token)>> {
                 at.next();
                 Token::Sign(c)
             }
-            '"' => quoted(&mut at, place)?,
-            '$' => variable(&mut at, place)?,
-            '0'..='9' => number(&mut at, place, "")?,
+            '"' => lex_quoted(&mut at, place)?,
+            '$' => lex_variable(&mut at, place)?,
+            '0'..='9' => lex_number(&mut at, place, "")?,
+            // A word may begin with a dash or a slash: options and paths.
             c if c == '/' || c == '-' || c.is_ascii_alphabetic() => {
-                let word = at.word("", in_word);
+                let word = at.take_word("", is_word_character);
+                // A dash begins a bare word, unless only digits follow it.
                 match word.strip_prefix('-') {
                     Some(digits)
                         if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) =>
                     {
-                        Token::Int(whole(&word, 1, place)?)
+                        Token::Int(parse_whole(&word, 1, place)?)
                     }
                     _ => Token::Word(word),
                 }
             }
-            c => return Err((place, illegal(c))),
+            c => return Err((place, illegal_character(c))),
         };
         tokens.push((place, token));
     }
+    debug_assert!(at.peek().is_none(), "text is left after the last token");
     tokens.push((at.place, Token::End));
     Ok(tokens)
 }
 
-fn illegal(c: char) -> String {
+fn illegal_character(c: char) -> String {
     let advice = match c {
         '*' | '+' | '%' | '^' => "; the language has no arithmetic: write the result",
         ';' => "; commands end by themselves",
@@ -130,7 +134,8 @@ fn illegal(c: char) -> String {
     format!("illegal character {c:?}{advice}")
 }
 
-fn quoted(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
+fn lex_quoted(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
+    // The position of an unclosed string is its beginning.
     at.next();
     let mut text = String::new();
     loop {
@@ -145,6 +150,7 @@ fn quoted(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
             Some('\\') => match at.next() {
                 Some('n') => text.push('\n'),
                 Some(c @ ('"' | '\\')) => text.push(c),
+                // An unknown escape stays as it is, as in Filebench.
                 Some(c) => text.extend(['\\', c]),
                 None => {}
             },
@@ -153,13 +159,14 @@ fn quoted(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
     }
 }
 
-fn variable(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
+fn lex_variable(at: &mut Cursor<'_>, place: SourcePosition) -> LexResult<Token> {
     at.next();
+    // Brackets are optional, and either kind closes by its own.
     let bracket = at.peek().filter(|c| "({".contains(*c));
     if bracket.is_some() {
         at.next();
     }
-    let name = at.word("", |c| c.is_ascii_alphanumeric() || c == '_');
+    let name = at.take_word("", |c| c.is_ascii_alphanumeric() || c == '_');
     if let Some(open) = bracket {
         let close = if open == '(' { ')' } else { '}' };
         if at.peek() != Some(close) {
@@ -170,6 +177,7 @@ fn variable(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
         }
         at.next();
     }
+    // A name without brackets needs two characters, because Filebench takes one for text.
     match name.as_bytes() {
         [only] if bracket.is_some() && only.is_ascii_alphabetic() => Ok(Token::Variable(name)),
         [first, .., last] if first.is_ascii_alphabetic() && *last != b'_' => {
@@ -178,14 +186,16 @@ fn variable(at: &mut Cursor<'_>, place: Place) -> Lexed<Token> {
         _ => Err((
             place,
             format!(
-                "illegal variable '${name}'; a name has two characters at least, begins with a letter and ends with a letter or digit"
+                "illegal variable '${name}'; a name has two characters at least, begins with a \
+                 letter and ends with a letter or digit"
             ),
         )),
     }
 }
 
-fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
-    let digits = at.word(sign, |c| c.is_ascii_digit());
+fn lex_number(at: &mut Cursor<'_>, place: SourcePosition, sign: &str) -> LexResult<Token> {
+    // Suffixes are powers of two.
+    let digits = at.take_word(sign, |c| c.is_ascii_digit());
     let shift = match at.peek() {
         Some('k') => 10,
         Some('m') => 20,
@@ -195,6 +205,8 @@ fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
     if shift > 0 {
         at.next();
     }
+    // A letter or a point behind a number is an error, not the next word: Filebench reads it
+    // wrongly.
     match at.peek() {
         Some('.') => {
             return Err((
@@ -209,10 +221,10 @@ fn number(at: &mut Cursor<'_>, place: Place, sign: &str) -> Lexed<Token> {
         }
         _ => {}
     }
-    Ok(Token::Int(whole(&digits, 1 << shift, place)?))
+    Ok(Token::Int(parse_whole(&digits, 1 << shift, place)?))
 }
 
-fn whole(digits: &str, unit: i64, place: Place) -> Lexed<i64> {
+fn parse_whole(digits: &str, unit: i64, place: SourcePosition) -> LexResult<i64> {
     let number = digits
         .parse::<i64>()
         .ok()

@@ -1,19 +1,21 @@
-//! From tokens to commands.
+//! Parses tokens into commands.
 
 mod attributes;
 mod definitions;
 
-use super::lex::{Token, lex};
-use super::syntax::{Assigned, Command, Flowop, Place, Quit, Script, Value};
+use super::lex::{Token, tokenize};
+use super::syntax::{
+    AssignedValue, AttributeValue, Flowop, QuitMode, ScriptCommand, SourcePosition, WorkloadScript,
+};
 use super::words::{self, FLOWOPS};
 use super::{WmlError, did_you_mean};
 
-/// Gives the text of a script that another loads by name, or says why it cannot.
-pub type Source<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
+/// Returns the text of a script that another loads by name, or the reason why it cannot.
+pub type ScriptLoader<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 
-/// Scripts that load each other, at most so deep.
+/// Limits the depth of scripts that load each other.
 const LOADS_MAX: usize = 16;
-/// Commands Filebench once had, and what to write instead.
+/// Commands that Filebench once had, and their replacements.
 const GONE: &[(&str, &str)] = &[
     (
         "usage",
@@ -51,103 +53,119 @@ const COMMANDS: &[&str] = &[
     "load",
 ];
 
-/// Reads a script called `name`, and what it loads.
+/// Reads a script called `name`, and the scripts that it loads.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place.
-pub fn parse(name: &str, text: &str, source: Source<'_>) -> Result<Script, WmlError> {
-    let mut script = Script::default();
+/// Returns the first fault, with its position.
+pub fn parse_script(
+    name: &str,
+    text: &str,
+    source: ScriptLoader<'_>,
+) -> Result<WorkloadScript, WmlError> {
+    let mut script = WorkloadScript::default();
     script.files.push(name.to_owned());
-    read(&mut script, 0, text, source, &mut vec![name.to_owned()])?;
+    parse_file(&mut script, 0, text, source, &mut vec![name.to_owned()])?;
+    // Composite flowops may be defined after their use, so calls are checked last.
     for (place, command) in &script.commands {
         check_composites(&script, *place, command)?;
     }
     Ok(script)
 }
 
-fn read(
-    script: &mut Script,
+fn parse_file(
+    script: &mut WorkloadScript,
     file: u16,
     text: &str,
-    source: Source<'_>,
+    source: ScriptLoader<'_>,
     open: &mut Vec<String>,
 ) -> Result<(), WmlError> {
-    let tokens = lex(text, file).map_err(|(place, message)| script.error(place, message))?;
+    // The script keeps the first error only: later ones often follow from it.
+    let tokens =
+        tokenize(text, file).map_err(|(place, message)| script.error_at(place, message))?;
     let mut parser = Parser {
         tokens,
         next: 0,
         remarks: Vec::new(),
     };
+    // A script ends at the end of its text, without a closing command.
     loop {
-        let place = parser.place();
+        let place = parser.position();
         if parser.peek() == &Token::End {
             script.remarks.append(&mut parser.remarks);
             return Ok(());
         }
-        let parsed = match parser.loaded() {
+        // `load` is handled here, because it needs the script's other files.
+        let parsed = match parser.parse_load() {
             Some(Ok(name)) => {
-                load(script, place, &name, source, open)?;
+                load_script(script, place, &name, source, open)?;
                 continue;
             }
             Some(Err(wrong)) => Err(wrong),
-            None => parser.command(),
+            None => parser.parse_command(),
         };
         match parsed {
             Ok(command) => script.commands.push((place, command)),
-            Err((place, message)) => return Err(script.error(place, message)),
+            Err((place, message)) => return Err(script.error_at(place, message)),
         }
     }
 }
 
-fn load(
-    script: &mut Script,
-    place: Place,
+fn load_script(
+    script: &mut WorkloadScript,
+    place: SourcePosition,
     name: &str,
-    source: Source<'_>,
+    source: ScriptLoader<'_>,
     open: &mut Vec<String>,
 ) -> Result<(), WmlError> {
     if open.iter().any(|above| above == name) {
         let chain = format!("{} -> {name}", open.join(" -> "));
-        return Err(script.error(
+        return Err(script.error_at(
             place,
             format!("cyclic load: {chain}; take one of these loads out"),
         ));
     }
     if open.len() >= LOADS_MAX {
-        return Err(script.error(
+        return Err(script.error_at(
             place,
             format!("scripts load each other more than {LOADS_MAX} deep"),
         ));
     }
-    let text =
-        source(name).map_err(|why| script.error(place, format!("cannot load '{name}': {why}")))?;
+    // The chain of open scripts is known, so a cycle is found before its text is read again.
+    let text = source(name)
+        .map_err(|why| script.error_at(place, format!("cannot load '{name}': {why}")))?;
     let file =
-        u16::try_from(script.files.len()).map_err(|_| script.error(place, "too many loads"))?;
+        u16::try_from(script.files.len()).map_err(|_| script.error_at(place, "too many loads"))?;
     script.files.push(name.to_owned());
     open.push(name.to_owned());
-    read(script, file, &text, source, open)?;
+    parse_file(script, file, &text, source, open)?;
     open.pop();
     Ok(())
 }
 
-/// Refuses commands that cannot be called: what is called but is neither in the library nor defined
-/// is an error where it is called.
-fn check_composites(script: &Script, place: Place, command: &Command) -> Result<(), WmlError> {
+/// Refuses calls of unknown flowops: a flowop that is neither in the library nor defined is an
+/// error at its call.
+fn check_composites(
+    script: &WorkloadScript,
+    place: SourcePosition,
+    command: &ScriptCommand,
+) -> Result<(), WmlError> {
+    // Bodies of threads and of composite flowops can both call.
     let bodies: Vec<&[Flowop]> = match command {
-        Command::Process(process) => process
+        ScriptCommand::Process(process) => process
             .threads
             .iter()
             .map(|thread| &thread.body[..])
             .collect(),
-        Command::Composite(composite) => vec![&composite.body],
+        ScriptCommand::Composite(composite) => vec![&composite.body],
         _ => return Ok(()),
     };
+    // Composites of all loaded files count, wherever they are defined.
     let defined = || {
         script
             .commands
             .iter()
             .filter_map(|(_, command)| match command {
-                Command::Composite(composite) => Some(composite.name.as_str()),
+                ScriptCommand::Composite(composite) => Some(composite.name.as_str()),
                 _ => None,
             })
     };
@@ -166,16 +184,16 @@ fn check_composites(script: &Script, place: Place, command: &Command) -> Result<
             } else {
                 message
             };
-            return Err(script.error(flowop.place, message));
+            return Err(script.error_at(flowop.place, message));
         }
     }
     Ok(())
 }
 
-type Parsed<T> = Result<T, (Place, String)>;
+type ParseResult<T> = Result<T, (SourcePosition, String)>;
 
 struct Parser {
-    tokens: Vec<(Place, Token)>,
+    tokens: Vec<(SourcePosition, Token)>,
     next: usize,
     remarks: Vec<String>,
 }
@@ -185,13 +203,14 @@ impl Parser {
         &self.tokens[self.next].1
     }
 
-    fn place(&self) -> Place {
+    fn position(&self) -> SourcePosition {
         self.tokens[self.next].0
     }
 
-    fn take(&mut self) -> Token {
+    fn take_token(&mut self) -> Token {
         let token = self.peek().clone();
-        // The end stays.
+        // The end token stays, so that reading on finds it again.
+        // Every error tells what was expected instead.
         if self.next + 1 < self.tokens.len() {
             self.next += 1;
         }
@@ -206,118 +225,119 @@ impl Parser {
         matches!(self.peek(), Token::Word(next) if next == word)
     }
 
-    fn wrong<T>(&self, wanted: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, wanted: &str) -> ParseResult<T> {
         Err((
-            self.place(),
+            self.position(),
             format!(
                 "syntax error at {}: {wanted} is wanted here",
-                self.peek().shown()
+                self.peek().describe()
             ),
         ))
     }
 
-    fn sign(&mut self, sign: char) -> Parsed<()> {
+    fn expect_sign(&mut self, sign: char) -> ParseResult<()> {
         if !self.is_sign(sign) {
-            return self.wrong(&format!("'{sign}'"));
+            return self.unexpected(&format!("'{sign}'"));
         }
-        self.take();
+        self.take_token();
         Ok(())
     }
 
-    /// A word of the language, one of these.
-    fn one_of(&mut self, words: &[&'static str]) -> Parsed<&'static str> {
+    /// Takes a word of the language, one of these.
+    fn expect_one_of(&mut self, words: &[&'static str]) -> ParseResult<&'static str> {
         let found = words.iter().find(|word| self.is_word(word)).copied();
         match found {
             Some(word) => {
-                self.take();
+                self.take_token();
                 Ok(word)
             }
-            None => self.wrong(&words.join(" or ")),
+            None => self.unexpected(&words.join(" or ")),
         }
     }
 
-    fn quoted(&mut self, what: &str) -> Parsed<String> {
+    fn expect_quoted(&mut self, what: &str) -> ParseResult<String> {
         match self.peek().clone() {
             Token::Quoted(text) => {
-                self.take();
+                self.take_token();
                 Ok(text)
             }
-            _ => self.wrong(&format!("{what} in double quotes")),
+            _ => self.unexpected(&format!("{what} in double quotes")),
         }
     }
 
-    fn variable(&mut self) -> Parsed<String> {
+    fn expect_variable(&mut self) -> ParseResult<String> {
         match self.peek().clone() {
             Token::Variable(name) => {
-                self.take();
+                self.take_token();
                 Ok(name)
             }
-            _ => self.wrong("a variable such as $name"),
+            _ => self.unexpected("a variable such as $name"),
         }
     }
 
-    /// `load NAME`, which the grammar of today's Filebench no longer has.
-    fn loaded(&mut self) -> Option<Parsed<String>> {
+    /// Takes `load NAME`, which the grammar of today's Filebench no longer has.
+    fn parse_load(&mut self) -> Option<ParseResult<String>> {
         if !self.is_word("load") {
             return None;
         }
-        self.take();
+        self.take_token();
         Some(match self.peek().clone() {
             Token::Word(name) | Token::Quoted(name) => {
-                self.take();
+                self.take_token();
                 Ok(name)
             }
-            _ => self.wrong("the name of a script"),
+            _ => self.unexpected("the name of a script"),
         })
     }
 
-    fn command(&mut self) -> Parsed<Command> {
-        let place = self.place();
+    fn parse_command(&mut self) -> ParseResult<ScriptCommand> {
+        let place = self.position();
         let Token::Word(word) = self.peek().clone() else {
-            return self.wrong("a command");
+            return self.unexpected("a command");
         };
-        self.take();
+        self.take_token();
+        // The word decides; each command takes the tokens that belong to it.
         match word.as_str() {
-            "set" => self.set(),
-            "define" => self.define(place),
+            "set" => self.parse_set(),
+            "define" => self.parse_define(place),
             "eventgen" => {
-                let attributes = self.attributes(words::EVENTGEN, "eventgen")?;
-                Ok(Command::Eventgen(attributes.0.into_iter().next()))
+                let attributes = self.parse_attributes(words::EVENTGEN, "eventgen")?;
+                Ok(ScriptCommand::Eventgen(attributes.0.into_iter().next()))
             }
             "create" => self
-                .one_of(&["files", "file", "fileset", "filesets"])
-                .map(|_| Command::Create),
-            "run" => self.optional_int().map(Command::Run),
+                .expect_one_of(&["files", "file", "fileset", "filesets"])
+                .map(|_| ScriptCommand::Create),
+            "run" => self.optional_int().map(ScriptCommand::Run),
             "psrun" => {
                 let period = match self.peek() {
                     Token::Int(period) => *period,
-                    _ => return Ok(Command::Psrun(0, None)),
+                    _ => return Ok(ScriptCommand::Psrun(0, None)),
                 };
-                self.take();
-                Ok(Command::Psrun(period, self.optional_int()?))
+                self.take_token();
+                Ok(ScriptCommand::Psrun(period, self.optional_int()?))
             }
             "sleep" => match self.optional_int()? {
-                Some(seconds) => Ok(Command::Sleep(seconds)),
-                None => self.wrong("a number of seconds or a variable"),
+                Some(seconds) => Ok(ScriptCommand::Sleep(seconds)),
+                None => self.unexpected("a number of seconds or a variable"),
             },
-            "system" => self.quoted("a command").map(Command::System),
-            "echo" => self.quoted("a text").map(Command::Echo),
+            "system" => self.expect_quoted("a command").map(ScriptCommand::System),
+            "echo" => self.expect_quoted("a text").map(ScriptCommand::Echo),
             "list" => self
-                .one_of(&["fileset", "filesets", "flowop"])
-                .map(Command::List),
-            "version" => Ok(Command::Version),
-            "quit" => Ok(Command::Quit),
+                .expect_one_of(&["fileset", "filesets", "flowop"])
+                .map(ScriptCommand::List),
+            "version" => Ok(ScriptCommand::Version),
+            "quit" => Ok(ScriptCommand::Quit),
             "debug" => match *self.peek() {
                 Token::Int(level @ 0..=10) => {
-                    self.take();
-                    Ok(Command::Debug(level))
+                    self.take_token();
+                    Ok(ScriptCommand::Debug(level))
                 }
-                _ => self.wrong("a level from 0 to 10"),
+                _ => self.unexpected("a level from 0 to 10"),
             },
-            "enable" => self.enable(),
+            "enable" => self.parse_enable(),
             "domultisync" => self
-                .attributes(words::MULTI, "domultisync")
-                .map(|_| Command::Multi("domultisync")),
+                .parse_attributes(words::MULTI, "domultisync")
+                .map(|_| ScriptCommand::Multi("domultisync")),
             other => match GONE.iter().find(|(gone, _)| *gone == other) {
                 Some((_, advice)) => Err((
                     place,
@@ -325,9 +345,11 @@ impl Parser {
                 )),
                 None => {
                     let hint = match other.strip_prefix('/') {
-                        // As in path=$dir/sub.
+                        // A path such as path=$dir/sub ends at the variable.
                         Some(_) => {
-                            "; a variable is not continued: give a variable of its own the whole path".to_owned()
+                            "; a variable is not continued: give a variable of its own the whole \
+                             path"
+                                .to_owned()
                         }
                         None => did_you_mean(other, COMMANDS.iter().copied()),
                     };
@@ -340,64 +362,67 @@ impl Parser {
         }
     }
 
-    fn enable(&mut self) -> Parsed<Command> {
-        if self.one_of(&["lathist", "multi"])? == "lathist" {
-            return Ok(Command::Lathist);
+    fn parse_enable(&mut self) -> ParseResult<ScriptCommand> {
+        if self.expect_one_of(&["lathist", "multi"])? == "lathist" {
+            return Ok(ScriptCommand::Lathist);
         }
-        self.attributes(words::MULTI, "enable multi")
-            .map(|_| Command::Multi("enable multi"))
+        self.parse_attributes(words::MULTI, "enable multi")
+            .map(|_| ScriptCommand::Multi("enable multi"))
     }
 
-    fn optional_int(&mut self) -> Parsed<Option<Value>> {
-        let place = self.place();
+    fn optional_int(&mut self) -> ParseResult<Option<AttributeValue>> {
+        let place = self.position();
         match self.peek().clone() {
+            // Only psrun has a negative number, and a meaning for it.
             Token::Int(n) if n < 0 => Err((
                 place,
                 format!("{n} seconds are no time; only psrun's period is negative"),
             )),
             Token::Int(n) => {
-                self.take();
-                Ok(Some(Value::Int(n)))
+                self.take_token();
+                Ok(Some(AttributeValue::Int(n)))
             }
             Token::Variable(name) => {
-                self.take();
-                Ok(Some(Value::Variable(name)))
+                self.take_token();
+                Ok(Some(AttributeValue::Variable(name)))
             }
             _ => Ok(None),
         }
     }
 
-    fn set(&mut self) -> Parsed<Command> {
+    fn parse_set(&mut self) -> ParseResult<ScriptCommand> {
+        // `set mode` looks like an assignment without a variable.
         if self.is_word("mode") {
-            self.take();
-            if self.one_of(&["quit", "nousestats"])? == "nousestats" {
-                return Ok(Command::Nothing);
+            self.take_token();
+            if self.expect_one_of(&["quit", "nousestats"])? == "nousestats" {
+                return Ok(ScriptCommand::Nothing);
             }
-            return Ok(Command::Mode(
-                match self.one_of(&["timeout", "firstdone", "alldone"])? {
-                    "firstdone" => Quit::FirstDone,
-                    "alldone" => Quit::AllDone,
-                    _ => Quit::Timeout,
+            return Ok(ScriptCommand::Mode(
+                match self.expect_one_of(&["timeout", "firstdone", "alldone"])? {
+                    "firstdone" => QuitMode::FirstDone,
+                    "alldone" => QuitMode::AllDone,
+                    _ => QuitMode::Timeout,
                 },
             ));
         }
-        let name = self.variable()?;
-        self.sign('=')?;
+        let name = self.expect_variable()?;
+        self.expect_sign('=')?;
+        // Random and custom variables have attributes in brackets.
         let assigned = match self.peek().clone() {
             Token::Word(word) if word == "randvar" || word == "cvar" => {
-                self.take();
-                self.sign('(')?;
+                self.take_token();
+                self.expect_sign('(')?;
                 let assigned = if word == "cvar" {
-                    Assigned::Custom(self.attributes(words::CVAR, "cvar")?)
+                    AssignedValue::Custom(self.parse_attributes(words::CVAR, "cvar")?)
                 } else {
-                    let (attributes, table) = self.randvar()?;
-                    Assigned::Random(attributes, table)
+                    let (attributes, table) = self.parse_randvar()?;
+                    AssignedValue::Random(attributes, table)
                 };
-                self.sign(')')?;
+                self.expect_sign(')')?;
                 assigned
             }
-            _ => Assigned::Value(self.value("a value")?),
+            _ => AssignedValue::Value(self.parse_value("a value")?),
         };
-        Ok(Command::Set(name, assigned))
+        Ok(ScriptCommand::Set(name, assigned))
     }
 }

@@ -1,12 +1,12 @@
-//! What a script says: its commands in their order.
+//! Describes what a script says: its commands in their order.
 
 use super::WmlError;
-use super::words::Kind;
+use super::words::FlowopKind;
 
-/// A place in a script.
+/// Locates a token of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
-    /// Which of [`Script::files`].
+pub struct SourcePosition {
+    /// Index in [`WorkloadScript::files`].
     pub file: u16,
     /// Line, from 1.
     pub line: u32,
@@ -14,117 +14,117 @@ pub struct Place {
     pub column: u32,
 }
 
-/// A value as it is written.
+/// Holds a value as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    /// A number, its suffix multiplied out.
+pub enum AttributeValue {
+    /// Number, with its suffix multiplied out.
     Int(i64),
     /// `true`, `false`, or an attribute without a value.
     Bool(bool),
-    /// A bare word or a quoted string.
+    /// Bare word or quoted string.
     Text(String),
-    /// A variable's name, without `$`.
+    /// Name of a variable, without `$`.
     Variable(String),
 }
 
 /// `name=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attribute {
-    /// The name, aliases resolved.
+pub struct NamedAttribute {
+    /// Name, with aliases resolved.
     pub name: &'static str,
-    /// Where the value (or the name, if there is none) is.
-    pub place: Place,
+    /// Position of the value, or of the name if there is no value.
+    pub place: SourcePosition,
     /// The value.
-    pub value: Value,
+    pub value: AttributeValue,
 }
 
 /// Attributes in their order; none comes twice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Attributes(pub Vec<Attribute>);
+pub struct AttributeList(pub Vec<NamedAttribute>);
 
-impl Attributes {
-    /// The attribute of that name, if it is given.
-    pub fn get(&self, name: &str) -> Option<&Attribute> {
+impl AttributeList {
+    /// Returns the attribute of that name, if it is given.
+    pub fn get(&self, name: &str) -> Option<&NamedAttribute> {
         self.0.iter().find(|attribute| attribute.name == name)
     }
 }
 
-/// What a variable is set to.
+/// Holds the value that a variable is set to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Assigned {
-    /// A value, or another variable's.
-    Value(Value),
+pub enum AssignedValue {
+    /// Value, or another variable's.
+    Value(AttributeValue),
     /// `randvar(…)` and rows of its `randtable` as percent, low, high.
-    Random(Attributes, Vec<[Value; 3]>),
+    Random(AttributeList, Vec<[AttributeValue; 3]>),
     /// `cvar(…)`.
-    Custom(Attributes),
+    Custom(AttributeList),
 }
 
-/// One flowop of a thread or of a composite one.
+/// Describes one flowop of a thread or of a composite one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flowop {
-    /// The library's name, or that of a composite flowop.
+    /// Name in the library, or of a composite flowop.
     pub name: String,
-    /// Of the library, which; `None`: a composite one.
-    pub kind: Option<Kind>,
-    /// Where its name is.
-    pub place: Place,
-    /// Its attributes.
-    pub attributes: Attributes,
-    /// `$local=value`, for composite ones.
-    pub locals: Vec<(String, Value, Place)>,
+    /// Kind in the library; `None` means a composite one.
+    pub kind: Option<FlowopKind>,
+    /// Position of its name.
+    pub place: SourcePosition,
+    /// Attributes of the flowop.
+    pub attributes: AttributeList,
+    /// Locals `$local=value`, for composite ones.
+    pub locals: Vec<(String, AttributeValue, SourcePosition)>,
 }
 
-/// `define flowop`.
+/// Describes `define flowop`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Composite {
-    /// Its name.
+pub struct CompositeFlowop {
+    /// Name of the flowop.
     pub name: String,
-    /// Where that is.
-    pub place: Place,
-    /// `name` and `iters`.
-    pub attributes: Attributes,
+    /// Position of the name.
+    pub place: SourcePosition,
+    /// Attributes `name` and `iters`.
+    pub attributes: AttributeList,
     /// Locals and their defaults.
-    pub locals: Vec<(String, Option<Value>)>,
-    /// What it runs.
+    pub locals: Vec<(String, Option<AttributeValue>)>,
+    /// Flowops that it runs.
     pub body: Vec<Flowop>,
 }
 
-/// One `thread` of a process.
+/// Describes one `thread` of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Thread {
-    /// Where it begins.
-    pub place: Place,
-    /// Its attributes.
-    pub attributes: Attributes,
-    /// What it runs, for ever.
+pub struct ThreadDefinition {
+    /// Position at which it begins.
+    pub place: SourcePosition,
+    /// Attributes of the thread.
+    pub attributes: AttributeList,
+    /// Flowops that it runs again and again.
     pub body: Vec<Flowop>,
 }
 
-/// `define process`.
+/// Describes `define process`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
-    /// Where it begins.
-    pub place: Place,
-    /// Its attributes.
-    pub attributes: Attributes,
-    /// Its threads.
-    pub threads: Vec<Thread>,
+pub struct ProcessDefinition {
+    /// Position at which it begins.
+    pub place: SourcePosition,
+    /// Attributes of the process.
+    pub attributes: AttributeList,
+    /// Threads of the process.
+    pub threads: Vec<ThreadDefinition>,
 }
 
-/// What ends a run.
+/// Names the event that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Quit {
-    /// The time; a thread that ends before has spoilt the run.
+pub enum QuitMode {
+    /// The time ends it; a thread that ends before has spoilt the run.
     #[default]
     Timeout,
-    /// The first thread that ends.
+    /// The first thread that ends, ends the run.
     FirstDone,
-    /// The last.
+    /// The last thread that ends, ends the run.
     AllDone,
 }
 
-/// Whether a set of files was defined as one file.
+/// Says whether a set of files was defined as one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetKind {
     /// `define file`.
@@ -133,29 +133,29 @@ pub enum SetKind {
     Fileset,
 }
 
-/// A command.
+/// Holds a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum ScriptCommand {
     /// `set $name=…`
-    Set(String, Assigned),
+    Set(String, AssignedValue),
     /// `set mode quit …`
-    Mode(Quit),
+    Mode(QuitMode),
     /// `define file`, `define fileset`.
-    Files(SetKind, Attributes),
+    Files(SetKind, AttributeList),
     /// `define process`.
-    Process(Process),
+    Process(ProcessDefinition),
     /// `define flowop`.
-    Composite(Composite),
+    Composite(CompositeFlowop),
     /// `eventgen rate=…`
-    Eventgen(Option<Attribute>),
+    Eventgen(Option<NamedAttribute>),
     /// `create files`
     Create,
     /// `run`, with seconds.
-    Run(Option<Value>),
+    Run(Option<AttributeValue>),
     /// `psrun`: period, seconds.
-    Psrun(i64, Option<Value>),
+    Psrun(i64, Option<AttributeValue>),
     /// `sleep`, seconds.
-    Sleep(Value),
+    Sleep(AttributeValue),
     /// `system "…"`
     System(String),
     /// `echo "…"`
@@ -172,24 +172,24 @@ pub enum Command {
     Lathist,
     /// `enable multi`, `domultisync`: several machines, which this runner does not lead.
     Multi(&'static str),
-    /// What is accepted and means nothing here.
+    /// A command that is accepted and has no effect here.
     Nothing,
 }
 
-/// A script, and those it loads, as commands in their order.
+/// Holds a script, and those it loads, as commands in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Script {
-    /// The files it came from; the first is the script itself.
+pub struct WorkloadScript {
+    /// Files it came from; the first is the script itself.
     pub files: Vec<String>,
-    /// Commands and where they begin.
-    pub commands: Vec<(Place, Command)>,
-    /// Words about what was accepted although it means nothing.
+    /// Commands and the positions at which they begin.
+    pub commands: Vec<(SourcePosition, ScriptCommand)>,
+    /// Remarks on commands that were accepted although they have no effect.
     pub remarks: Vec<String>,
 }
 
-impl Script {
-    /// A place in words: file, line, column.
-    pub fn at(&self, place: Place) -> String {
+impl WorkloadScript {
+    /// Returns a position in words: file, line, column.
+    pub fn describe_position(&self, place: SourcePosition) -> String {
         let file = self
             .files
             .get(usize::from(place.file))
@@ -197,8 +197,8 @@ impl Script {
         format!("{file}:{}:{}", place.line, place.column)
     }
 
-    /// An error at a place of this script.
-    pub fn error(&self, place: Place, message: impl Into<String>) -> WmlError {
+    /// Returns an error at a position of this script.
+    pub fn error_at(&self, place: SourcePosition, message: impl Into<String>) -> WmlError {
         let file = self
             .files
             .get(usize::from(place.file))

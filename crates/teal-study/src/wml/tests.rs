@@ -7,14 +7,14 @@ fn nothing(name: &str) -> Result<String, String> {
     Err(format!("no {name}"))
 }
 
-fn parsed(text: &str) -> Script {
-    match parse("t.wml", text, &mut nothing) {
+fn parsed(text: &str) -> WorkloadScript {
+    match parse_script("t.wml", text, &mut nothing) {
         Ok(script) => script,
         Err(error) => panic!("{error}"),
     }
 }
 
-fn only(text: &str) -> Command {
+fn only(text: &str) -> ScriptCommand {
     let mut script = parsed(text);
     assert_eq!(script.commands.len(), 1, "{text}");
     script.commands.remove(0).1
@@ -22,14 +22,14 @@ fn only(text: &str) -> Command {
 
 #[track_caller]
 fn refused(text: &str, line: u32, column: u32, word: &str) {
-    let error = parse("t.wml", text, &mut nothing).expect_err(text);
+    let error = parse_script("t.wml", text, &mut nothing).expect_err(text);
     assert_eq!((error.line, error.column), (line, column), "{error}");
     assert!(error.message.contains(word), "{error}");
 }
 
-fn set(text: &str) -> Value {
+fn set(text: &str) -> AttributeValue {
     match only(text) {
-        Command::Set(_, Assigned::Value(value)) => value,
+        ScriptCommand::Set(_, AssignedValue::Value(value)) => value,
         other => panic!("{other:?}"),
     }
 }
@@ -42,7 +42,10 @@ fn newlines_and_comments_are_blanks() {
             .len(),
         2
     );
-    assert_eq!(set("set $ab=\"# none\""), Value::Text("# none".into()));
+    assert_eq!(
+        set("set $ab=\"# none\""),
+        AttributeValue::Text("# none".into())
+    );
 }
 
 #[test]
@@ -54,11 +57,11 @@ fn integers_have_suffixes_and_no_octals() {
         ("2g", 2 << 30),
         ("0", 0),
     ] {
-        assert_eq!(set(&format!("set $ab={text}")), Value::Int(value));
+        assert_eq!(set(&format!("set $ab={text}")), AttributeValue::Int(value));
     }
     assert_eq!(
         only("psrun -5 10"),
-        Command::Psrun(-5, Some(Value::Int(10)))
+        ScriptCommand::Psrun(-5, Some(AttributeValue::Int(10)))
     );
 }
 
@@ -74,19 +77,22 @@ fn decimals_arithmetic_and_other_suffixes_are_refused() {
 
 #[test]
 fn bare_words_may_be_paths_and_parameters() {
-    assert_eq!(set("set $ab=/mnt/x.y-z"), Value::Text("/mnt/x.y-z".into()));
+    assert_eq!(
+        set("set $ab=/mnt/x.y-z"),
+        AttributeValue::Text("/mnt/x.y-z".into())
+    );
     assert_eq!(
         set("set $ab=mean:16384;gamma:1.5"),
-        Value::Text("mean:16384;gamma:1.5".into())
+        AttributeValue::Text("mean:16384;gamma:1.5".into())
     );
-    assert_eq!(set("set $ab=-f"), Value::Text("-f".into()));
+    assert_eq!(set("set $ab=-f"), AttributeValue::Text("-f".into()));
 }
 
 #[test]
 fn quoted_strings_keep_what_is_in_them() {
     assert_eq!(
         set(r#"set $ab="a $b\n{c}""#),
-        Value::Text("a $b\n{c}".into())
+        AttributeValue::Text("a $b\n{c}".into())
     );
     refused("run 1\necho \"x", 2, 6, "no end");
     refused("system ls", 1, 8, "double quotes");
@@ -94,9 +100,9 @@ fn quoted_strings_keep_what_is_in_them() {
 
 #[test]
 fn variables_have_two_characters() {
-    assert_eq!(set("set $ab=$cd"), Value::Variable("cd".into()));
-    assert_eq!(set("set $ab=${cd}"), Value::Variable("cd".into()));
-    assert_eq!(set("set $ab=$(c)"), Value::Variable("c".into()));
+    assert_eq!(set("set $ab=$cd"), AttributeValue::Variable("cd".into()));
+    assert_eq!(set("set $ab=${cd}"), AttributeValue::Variable("cd".into()));
+    assert_eq!(set("set $ab=$(c)"), AttributeValue::Variable("c".into()));
     refused("set $n=3", 1, 5, "two characters");
     refused("set $=3", 1, 5, "illegal variable");
     refused("set ${ab=3", 1, 5, "close it");
@@ -106,25 +112,34 @@ fn variables_have_two_characters() {
 fn keywords_are_strings_in_quotes_only() {
     refused("define file name=size", 1, 18, "keyword");
     refused("set $ab=random", 1, 9, "keyword");
-    assert_eq!(set("set $ab=\"random\""), Value::Text("random".into()));
+    assert_eq!(
+        set("set $ab=\"random\""),
+        AttributeValue::Text("random".into())
+    );
 }
 
 #[test]
 fn an_attribute_without_a_value_is_true() {
-    let Command::Files(SetKind::Fileset, attributes) =
+    let ScriptCommand::Files(SetKind::Fileset, attributes) =
         only("define fileset name=xx,prealloc,reuse=false,path=/tmp")
     else {
         panic!("a fileset");
     };
-    assert_eq!(attributes.get("prealloc").unwrap().value, Value::Bool(true));
-    assert_eq!(attributes.get("reuse").unwrap().value, Value::Bool(false));
+    assert_eq!(
+        attributes.get("prealloc").unwrap().value,
+        AttributeValue::Bool(true)
+    );
+    assert_eq!(
+        attributes.get("reuse").unwrap().value,
+        AttributeValue::Bool(false)
+    );
 }
 
 #[test]
 fn aliases_mean_the_same() {
     let text =
         "define processes name=xx { thread name=tt { flowop read name=rr,filesetname=ff,fd=1 } }";
-    let Command::Process(process) = only(text) else {
+    let ScriptCommand::Process(process) = only(text) else {
         panic!("a process")
     };
     assert_eq!(
@@ -133,35 +148,45 @@ fn aliases_mean_the_same() {
             .get("filename")
             .unwrap()
             .value,
-        Value::Text("ff".into())
+        AttributeValue::Text("ff".into())
     );
-    let Command::Files(kind, attributes) = only("define filesets name=ff,filesize=3,path=/tmp")
+    let ScriptCommand::Files(kind, attributes) =
+        only("define filesets name=ff,filesize=3,path=/tmp")
     else {
         panic!("a set")
     };
     assert_eq!(
         (kind, &attributes.get("size").unwrap().value),
-        (SetKind::Fileset, &Value::Int(3))
+        (SetKind::Fileset, &AttributeValue::Int(3))
     );
 }
 
 #[test]
 fn every_command_is_known() {
-    use Command::*;
+    use ScriptCommand::*;
     assert_eq!(
         only("set mode quit firstdone"),
-        Mode(super::Quit::FirstDone)
+        Mode(super::QuitMode::FirstDone)
     );
-    assert_eq!(only("set mode quit alldone"), Mode(super::Quit::AllDone));
-    assert_eq!(only("set mode quit timeout"), Mode(super::Quit::Timeout));
+    assert_eq!(
+        only("set mode quit alldone"),
+        Mode(super::QuitMode::AllDone)
+    );
+    assert_eq!(
+        only("set mode quit timeout"),
+        Mode(super::QuitMode::Timeout)
+    );
     assert_eq!(only("set mode nousestats"), Nothing);
     assert!(matches!(only("eventgen rate=5"), Eventgen(Some(_))));
     assert!(matches!(only("eventgen"), Eventgen(None)));
     assert_eq!(only("create files"), Create);
     assert_eq!(only("run"), Run(None));
-    assert_eq!(only("run $tt"), Run(Some(Value::Variable("tt".into()))));
+    assert_eq!(
+        only("run $tt"),
+        Run(Some(AttributeValue::Variable("tt".into())))
+    );
     assert_eq!(only("psrun"), Psrun(0, None));
-    assert_eq!(only("sleep 3"), Sleep(Value::Int(3)));
+    assert_eq!(only("sleep 3"), Sleep(AttributeValue::Int(3)));
     assert_eq!(only("system \"ls\""), System("ls".into()));
     assert_eq!(only("echo \"hi\""), Echo("hi".into()));
     assert_eq!(only("list fileset"), List("fileset"));
@@ -184,10 +209,11 @@ fn every_command_is_known() {
 #[test]
 fn what_shipped_scripts_need_of_older_versions_is_taken() {
     let script = parsed(
-        "define randvar name=$size, type=gamma, mean=16k\ndefine file name=ff,path=/tmp,cached=false",
+        "define randvar name=$size, type=gamma, mean=16k\ndefine file \
+         name=ff,path=/tmp,cached=false",
     );
     assert!(
-        matches!(&script.commands[0].1, Command::Set(name, Assigned::Random(..)) if name == "size")
+        matches!(&script.commands[0].1, ScriptCommand::Set(name, AssignedValue::Random(..)) if name == "size")
     );
     assert!(script.remarks[0].contains("cached"), "{:?}", script.remarks);
     refused("define randvar type=gamma", 1, 1, "name=$variable");
@@ -201,7 +227,7 @@ fn every_flowop_is_known_with_its_attributes() {
         let text = format!(
             "define process name=pp {{ thread name=tt {{ flowop {name} name=xx,{all} }} }}"
         );
-        let Command::Process(process) = only(&text) else {
+        let ScriptCommand::Process(process) = only(&text) else {
             panic!("a process")
         };
         let flowop = &process.threads[0].body[0];
@@ -282,15 +308,16 @@ fn attributes_of_the_wrong_kind_are_refused() {
 #[test]
 fn composite_flowops_have_locals_with_and_without_defaults() {
     let script = parsed(
-        "define flowop name=mine,iters=2,$size=4k,$set {\n flowop read name=rr,iosize=$size,filename=$set\n}",
+        "define flowop name=mine,iters=2,$size=4k,$set \
+         {\n flowop read name=rr,iosize=$size,filename=$set\n}",
     );
-    let Command::Composite(composite) = &script.commands[0].1 else {
+    let ScriptCommand::Composite(composite) = &script.commands[0].1 else {
         panic!("a composite")
     };
     assert_eq!(
         composite.locals,
         [
-            ("size".into(), Some(Value::Int(4096))),
+            ("size".into(), Some(AttributeValue::Int(4096))),
             ("set".into(), None)
         ]
     );
@@ -301,12 +328,12 @@ fn composite_flowops_have_locals_with_and_without_defaults() {
 #[test]
 fn tables_are_rows_of_percent_low_high() {
     let text = "set $ab=randvar(type=tabular,min=1,randtable={{50,1,2},{50,$lo,4k}},round=2)";
-    let Command::Set(_, Assigned::Random(attributes, rows)) = only(text) else {
+    let ScriptCommand::Set(_, AssignedValue::Random(attributes, rows)) = only(text) else {
         panic!("a random variable")
     };
     assert_eq!(
         (attributes.0.len(), rows.len(), &rows[1][2]),
-        (3, 2, &Value::Int(4096))
+        (3, 2, &AttributeValue::Int(4096))
     );
     refused("set $ab=randvar(randtable={50,1,2})", 1, 28, "'{'");
 }
@@ -321,9 +348,9 @@ fn scripts_load_each_other_but_not_in_circles() {
         "bad" => Ok("\nrun {".to_owned()),
         _ => Err("it is not there".to_owned()),
     };
-    let script = parse("t.wml", "load one\nrun", &mut files).unwrap();
+    let script = parse_script("t.wml", "load one\nrun", &mut files).unwrap();
     assert_eq!(script.commands.len(), 3);
-    let error = parse("t.wml", "load snake", &mut files).unwrap_err();
+    let error = parse_script("t.wml", "load snake", &mut files).unwrap_err();
     assert_eq!(
         (error.file.as_str(), error.line, error.column),
         ("tail", 2, 2)
@@ -334,12 +361,12 @@ fn scripts_load_each_other_but_not_in_circles() {
             .contains("cyclic load: t.wml -> snake -> tail -> snake"),
         "{error}"
     );
-    let error = parse("t.wml", "load gone", &mut files).unwrap_err();
+    let error = parse_script("t.wml", "load gone", &mut files).unwrap_err();
     assert_eq!(
         error.to_string(),
         "t.wml:1:1: cannot load 'gone': it is not there"
     );
-    let error = parse("t.wml", "load bad", &mut files).unwrap_err();
+    let error = parse_script("t.wml", "load bad", &mut files).unwrap_err();
     assert_eq!(error.file, "bad");
 }
 
@@ -401,13 +428,13 @@ fn soup() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in any::<String>(), soup in soup()) {
-        let _ = parse("t.wml", &text, &mut nothing);
-        let _ = parse("t.wml", &soup, &mut |_| Ok("set $aa=1".into()));
+        let _ = parse_script("t.wml", &text, &mut nothing);
+        let _ = parse_script("t.wml", &soup, &mut |_| Ok("set $aa=1".into()));
     }
 
     #[test]
     fn errors_lie_within_the_text(soup in soup()) {
-        if let Err(error) = parse("t.wml", &soup, &mut nothing) {
+        if let Err(error) = parse_script("t.wml", &soup, &mut nothing) {
             let lines: Vec<&str> = soup.split('\n').collect();
             let line = lines.get(error.line as usize - 1).expect("a line of the text");
             prop_assert!(error.column as usize <= line.chars().count() + 1, "{}", error);

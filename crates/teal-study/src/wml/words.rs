@@ -1,12 +1,12 @@
-//! The words of the language: keywords, flowops, and which attribute is of which kind.
+//! Lists the words of the language: keywords, flowops, and the type of each attribute.
 
-/// Flowops of the library.
+/// Names a flowop of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(
     missing_docs,
     reason = "each is what its name says; docs/wml.md has the table"
 )]
-pub enum Kind {
+pub enum FlowopKind {
     OpenFile,
     CreateFile,
     CloseFile,
@@ -41,10 +41,10 @@ pub enum Kind {
     TestRandVar,
 }
 
-use Kind::*;
+use FlowopKind::*;
 
 /// All flowops with their names.
-pub(super) const FLOWOPS: [(&str, Kind); 32] = [
+pub(super) const FLOWOPS: [(&str, FlowopKind); 32] = [
     ("openfile", OpenFile),
     ("createfile", CreateFile),
     ("closefile", CloseFile),
@@ -79,16 +79,16 @@ pub(super) const FLOWOPS: [(&str, Kind); 32] = [
     ("testrandvar", TestRandVar),
 ];
 
-impl Kind {
-    /// The flowop of that name.
-    pub fn named(name: &str) -> Option<Self> {
+impl FlowopKind {
+    /// Returns the flowop of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
         FLOWOPS
             .iter()
             .find(|(known, _)| *known == name)
             .map(|(_, kind)| *kind)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         FLOWOPS
             .iter()
@@ -106,8 +106,8 @@ impl Kind {
         matches!(self, Read | ReadWholeFile)
     }
 
-    /// Returns whether it counts as a write in the summary. That aiowait is one is Filebench's
-    /// word: it is not, here.
+    /// Returns whether it counts as a write in the summary. Filebench counts aiowait too, which is
+    /// no write here.
     pub fn is_write(self) -> bool {
         matches!(
             self,
@@ -116,28 +116,28 @@ impl Kind {
     }
 }
 
-/// What an attribute may hold.
+/// Names the type of an attribute's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(super) enum AttributeType {
     Int,
     Bool,
     Text,
-    /// A number or a truth: `prealloc`.
+    /// Number or truth: `prealloc`.
     Share,
-    /// A text or a number.
+    /// Text or number.
     Any,
-    /// Words of the language: `type=uniform`.
+    /// Word of the language: `type=uniform`.
     Word,
-    /// Accepted, and has no effect.
+    /// Any value; it is accepted and has no effect.
     Ignored,
 }
 
-use Holds::{Any, Bool, Ignored, Int, Share, Text, Word};
+use AttributeType::{Any, Bool, Ignored, Int, Share, Text, Word};
 
-/// Attributes by what they belong to.
-pub(super) type Table = &'static [(&'static str, Holds)];
+/// Lists attributes with their types, for one kind of definition.
+pub(super) type AttributeTable = &'static [(&'static str, AttributeType)];
 
-pub(super) const FILE: Table = &[
+pub(super) const FILE: AttributeTable = &[
     ("name", Text),
     ("path", Text),
     ("size", Int),
@@ -149,7 +149,7 @@ pub(super) const FILE: Table = &[
     ("writeonly", Bool),
     ("cached", Ignored),
 ];
-pub(super) const FILESET: Table = &[
+pub(super) const FILESET: AttributeTable = &[
     ("name", Text),
     ("path", Text),
     ("entries", Int),
@@ -166,16 +166,16 @@ pub(super) const FILESET: Table = &[
     ("writeonly", Bool),
     ("cached", Ignored),
 ];
-pub(super) const PROCESS: Table = &[("name", Text), ("instances", Int), ("nice", Int)];
-pub(super) const THREAD: Table = &[
+pub(super) const PROCESS: AttributeTable = &[("name", Text), ("instances", Int), ("nice", Int)];
+pub(super) const THREAD: AttributeTable = &[
     ("name", Text),
     ("instances", Int),
     ("memsize", Int),
     ("useism", Bool),
     ("ioprio", Int),
 ];
-pub(super) const COMPOSITE: Table = &[("name", Text), ("iters", Int)];
-pub(super) const FLOWOP: Table = &[
+pub(super) const COMPOSITE: AttributeTable = &[("name", Text), ("iters", Int)];
+pub(super) const FLOWOP: AttributeTable = &[
     ("name", Text),
     ("iters", Int),
     ("filename", Text),
@@ -195,7 +195,7 @@ pub(super) const FLOWOP: Table = &[
     ("noreadahead", Bool),
     ("cached", Ignored),
 ];
-pub(super) const RANDVAR: Table = &[
+pub(super) const RANDVAR: AttributeTable = &[
     ("name", Any),
     ("type", Word),
     ("seed", Int),
@@ -206,18 +206,18 @@ pub(super) const RANDVAR: Table = &[
     ("randsrc", Word),
     ("randtable", Word),
 ];
-pub(super) const CVAR: Table = &[
+pub(super) const CVAR: AttributeTable = &[
     ("type", Word),
     ("parameters", Text),
     ("min", Int),
     ("max", Int),
     ("round", Int),
 ];
-pub(super) const EVENTGEN: Table = &[("rate", Int)];
-pub(super) const MULTI: Table = &[("master", Text), ("client", Text), ("value", Int)];
+pub(super) const EVENTGEN: AttributeTable = &[("rate", Int)];
+pub(super) const MULTI: AttributeTable = &[("master", Text), ("client", Text), ("value", Int)];
 
-/// Returns what an alias stands for.
-pub(super) fn canonical(name: &str) -> &str {
+/// Resolves an alias.
+pub(super) fn canonical_name(name: &str) -> &str {
     match name {
         "filesetname" => "filename",
         "filesize" => "size",
@@ -225,8 +225,9 @@ pub(super) fn canonical(name: &str) -> &str {
     }
 }
 
-/// Words that stand for themselves everywhere and can be strings only in quotes.
+/// Returns whether a word has a meaning everywhere, and can be a string only in quotes.
 pub(super) fn is_keyword(word: &str) -> bool {
+    // The commands and their words; attributes follow from the tables.
     const COMMANDS: &[&str] = &[
         "set",
         "define",
@@ -270,6 +271,7 @@ pub(super) fn is_keyword(word: &str) -> bool {
         "filesetname",
         "filesize",
     ];
+    // Attributes are keywords too, in whatever definition they occur.
     let tables = [
         FILE, FILESET, PROCESS, THREAD, COMPOSITE, FLOWOP, RANDVAR, CVAR, EVENTGEN, MULTI,
     ];

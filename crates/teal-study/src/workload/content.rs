@@ -1,26 +1,26 @@
-//! What is written: bytes that neither compress nor repeat, made at the cost of one store for each
-//! block.
+//! Makes the content that is written: bytes that neither compress nor repeat, at the cost of one
+//! store for each block.
 
-use super::random::Stream;
-use teal_env::{Buffer, Buffers};
+use super::random::RandomStream;
+use teal_env::{AlignedBuffer, BufferPool};
 
-/// Each block of this size gets a number of its own.
+/// Bytes of a block that gets a number of its own.
 const BLOCK: usize = 4096;
 
-/// Memory to write from and to read into, at the start of a page.
+/// Holds memory to write from and to read into, at the start of a page.
 #[derive(Debug)]
-pub(super) struct Memory {
-    bytes: Buffer,
-    /// The next block's number.
+pub(super) struct TransferMemory {
+    bytes: AlignedBuffer,
+    /// Number of the next block.
     next: u64,
     zeros: bool,
 }
 
-impl Memory {
-    /// Memory of `len` bytes, filled from `seed`; with zeros, as Filebench does it.
+impl TransferMemory {
+    /// Allocates `len` bytes, filled from `seed`, or with zeros as Filebench does.
     pub(super) fn new(len: usize, seed: u64, zeros: bool) -> Self {
         let mut memory = Self {
-            bytes: Buffers::new(0).lend(0),
+            bytes: BufferPool::new(0).lend(0),
             next: seed << 20,
             zeros,
         };
@@ -28,29 +28,34 @@ impl Memory {
         memory
     }
 
-    /// At least so many bytes.
+    /// Makes the memory hold at least this number of bytes.
     pub(super) fn grow(&mut self, len: usize, seed: u64) {
         if self.bytes.len() >= len {
             return;
         }
-        self.bytes = Buffers::new(0).lend(len.next_multiple_of(BLOCK));
+        self.bytes = BufferPool::new(0).lend(len.next_multiple_of(BLOCK));
+        debug_assert!(
+            self.bytes.len() >= len,
+            "the memory is as large as it was asked for"
+        );
         if !self.zeros {
-            let mut stream = Stream::new(seed, 0x6279_7465);
+            let mut stream = RandomStream::new(seed, 0x6279_7465);
             self.bytes
                 .chunks_exact_mut(8)
-                .for_each(|word| word.copy_from_slice(&stream.any().to_le_bytes()));
+                .for_each(|word| word.copy_from_slice(&stream.next_u64().to_le_bytes()));
         }
     }
 
-    /// To read into.
-    pub(super) fn target(&mut self, from: usize, len: usize) -> &mut [u8] {
+    /// Returns a part to read into.
+    pub(super) fn read_target(&mut self, from: usize, len: usize) -> &mut [u8] {
         &mut self.bytes[from..from + len]
     }
 
-    /// To write from; no block of it was written before.
-    pub(super) fn fresh(&mut self, from: usize, len: usize) -> &[u8] {
+    /// Returns a part to write from; no block of it was written before.
+    pub(super) fn fresh_content(&mut self, from: usize, len: usize) -> &[u8] {
         let part = &mut self.bytes[from..from + len];
         if !self.zeros {
+            // A stamp for each block suffices: deduplication works on whole blocks.
             for block in part.chunks_mut(BLOCK) {
                 if let Some(stamp) = block.first_chunk_mut::<8>() {
                     self.next += 1;
@@ -61,8 +66,9 @@ impl Memory {
         part
     }
 
-    /// One byte changes.
-    pub(super) fn touch(&mut self, at: usize) {
+    /// Changes one byte.
+    pub(super) fn touch_byte(&mut self, at: usize) {
+        // `black_box` keeps the compiler from removing the work.
         if let Some(byte) = self.bytes.get_mut(at) {
             *byte = std::hint::black_box(byte.wrapping_add(1));
         }
@@ -75,15 +81,15 @@ mod tests {
 
     #[test]
     fn no_block_is_written_twice() {
-        let mut memory = Memory::new(8192, 1, false);
-        let first = memory.fresh(0, 8192).to_vec();
+        let mut memory = TransferMemory::new(8192, 1, false);
+        let first = memory.fresh_content(0, 8192).to_vec();
         assert_ne!(first[..4096], first[4096..]);
-        let second = memory.fresh(0, 8192).to_vec();
+        let second = memory.fresh_content(0, 8192).to_vec();
         assert_ne!(first[..4096], second[..4096]);
         let zeros = first.iter().filter(|byte| **byte == 0).count();
         assert!(zeros < 200, "it does not compress: {zeros} zeros");
         assert_eq!(
-            Memory::new(8192, 1, true).fresh(0, 8192),
+            TransferMemory::new(8192, 1, true).fresh_content(0, 8192),
             [0; 8192],
             "unless Filebench's is wanted"
         );

@@ -1,67 +1,70 @@
-//! What can go wrong when a plan is carried out.
+//! Names the errors of running a plan.
 
 use std::path::Path;
 
-/// Why a run has no figures.
+/// Says why a run has no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A system call failed.
     #[error("{what}: {why}")]
     Io {
-        /// Which, by which flowop, on what.
+        /// System call, flowop and object.
         what: String,
-        /// Why.
+        /// Error of the system call.
         why: std::io::Error,
     },
     /// The filesets would not fit.
     #[error(
-        "{at}the filesets need {need} bytes in {files} files and directories, and {dir} has room for {room} bytes and {inodes} of them; nothing was written: say --scale {hint}, or take a larger disk"
+        "{at}the filesets need {need} bytes in {files} files and directories, and {dir} has room \
+         for {room} bytes and {inodes} of them; nothing was written: say --scale {hint}, or take \
+         a larger disk"
     )]
     Space {
-        /// Place and name of the largest set, with what follows from that.
+        /// Position and name of the largest set, with its consequences.
         at: String,
         /// Bytes of all files, in whole blocks.
         need: u64,
-        /// Files and directories.
+        /// Number of files and directories.
         files: u64,
         /// Bytes that are free, or will be.
         room: u64,
-        /// Files that can still be made.
+        /// Number of files that can still be made.
         inodes: u64,
-        /// Where.
+        /// Directory of the run.
         dir: String,
-        /// A scale that would fit.
+        /// Scale that would fit.
         hint: String,
     },
     /// The threads would hold more memory than there is.
     #[error(
-        "the threads hold {need} bytes of memory, and this machine has {has}; nothing was written: lower memsize= or iosize= of thread '{thread}', or its instances="
+        "the threads hold {need} bytes of memory, and this machine has {has}; nothing was \
+         written: lower memsize= or iosize= of thread '{thread}', or its instances="
     )]
     Memory {
-        /// Bytes they hold.
+        /// Bytes that they hold.
         need: u64,
-        /// Bytes the machine has.
+        /// Bytes of the machine.
         has: u64,
-        /// The kind of thread that holds most of it.
+        /// Kind of thread that holds most of it.
         thread: String,
     },
     /// A thread ended in a run that only time may end.
     #[error("the run stopped early and has no valid results: {0}")]
     Early(String),
-    /// Anything else a flowop ran into.
+    /// A flowop failed for another reason.
     #[error("{0}")]
     Failed(String),
 }
 
 impl RunError {
-    pub(super) fn io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+    pub(super) fn from_io(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
         Self::Io {
             what: what.into(),
             why: source.into(),
         }
     }
 
-    pub(super) fn at(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
-        Self::io(format!("{what} {}", path.display()), source)
+    pub(super) fn at_path(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
+        Self::from_io(format!("{what} {}", path.display()), source)
     }
 }

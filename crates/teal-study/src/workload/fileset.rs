@@ -1,16 +1,17 @@
-//! A set of files while it is used: which exist, which are busy, whose turn it is.
+//! Tracks a set of files while it is used: existing, missing and busy ones, and the next in turn.
 //!
 //! # Guarantees
-//! 1. What is picked is nobody else's until it is released; what is busy is neither in the existing
-//!    nor in the missing.
-//! 2. Without an index the turn goes round: the next that fits from the rotor on.
+//! 1. A picked entry belongs to one thread until it is released. A busy entry is neither in the
+//!    existing nor in the missing.
+//! 2. Without an index the turn goes round: the next entry that fits, from the rotor on.
+//! 3. *Cheap*: picking looks at a few words, however many entries there are, and does not allocate.
 //! 3. Picking looks at a few words, however many entries there are, and makes nothing on the heap.
 
 use super::error::RunError;
 use super::index_set::IndexSet;
-use super::layout::Layout;
-use super::plan::Access;
-use super::waiting::Stop;
+use super::layout::TreeLayout;
+use super::plan::OpenAccess;
+use super::waiting::StopFlag;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -18,63 +19,65 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a pick waits before it looks whether the run is over.
+/// Time after which a pick looks whether the run is over.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Files, or leaf directories.
+/// Names a kind of entry: a file, or a leaf directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EntryKind {
     File,
     Leaf,
 }
 
-/// Which one is wanted.
+/// Selects the entry that a pick prefers.
 #[derive(Debug)]
-pub(super) enum Turn<'a> {
-    /// The set's own rotor.
+pub(super) enum PickTurn<'a> {
+    /// The next one of the set's own rotor.
     Next,
-    /// A rotor of the thread.
+    /// The next one of a rotor of the thread.
     Own(&'a mut usize),
-    /// The first from this index on.
+    /// The first one from this index on.
     Index(usize),
 }
 
 #[derive(Debug)]
-struct Pool {
+struct EntryPool {
     existing: IndexSet,
     missing: IndexSet,
-    /// Of existing, of missing.
+    /// Rotors of the existing and of the missing entries.
     rotors: [usize; 2],
     busy: usize,
     waiting: usize,
 }
 
-/// A pool, and who waits for something in it.
+/// Holds a pool, and wakes the threads that wait for an entry in it.
 #[derive(Debug)]
-struct Turns {
-    /// Nothing else is done under it.
-    pool: Mutex<Pool>,
+struct SharedPool {
+    /// Guards the pool, and is held for a few instructions only.
+    pool: Mutex<EntryPool>,
     changed: Condvar,
 }
 
-impl Turns {
+impl SharedPool {
     fn new(len: usize) -> Self {
         Self {
-            pool: Mutex::new(Pool::new(len)),
+            pool: Mutex::new(EntryPool::new(len)),
             changed: Condvar::new(),
         }
     }
 
-    fn wait(&self, pool: &mut MutexGuard<'_, Pool>) {
+    fn wait_for_change(&self, pool: &mut MutexGuard<'_, EntryPool>) {
+        // The count spares a notification when no thread waits.
         pool.waiting += 1;
         let _ = self.changed.wait_for(pool, LOOK);
         pool.waiting -= 1;
     }
 }
 
-impl Pool {
+impl EntryPool {
     fn new(len: usize) -> Self {
         let mut missing = IndexSet::new(len);
+        // Everything is missing at first; populating marks what exists.
         (0..len).for_each(|at| missing.insert(at));
         Self {
             existing: IndexSet::new(len),
@@ -85,7 +88,7 @@ impl Pool {
         }
     }
 
-    fn set(&mut self, existing: bool) -> &mut IndexSet {
+    fn existing_or_missing(&mut self, existing: bool) -> &mut IndexSet {
         if existing {
             &mut self.existing
         } else {
@@ -94,29 +97,30 @@ impl Pool {
     }
 }
 
-/// A set of files.
+/// Holds a set of files in use.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct FilesetState {
     pub(super) name: String,
     pub(super) root: PathBuf,
-    pub(super) access: Access,
-    /// The root, once it is there; never, if this is a device.
+    pub(super) access: OpenAccess,
+    /// Root directory, once it is open; a device has none.
     pub(super) dir: Option<OwnedFd>,
-    /// The root is a block device, and the one file.
+    /// Is true when the root is a block device, which is the one file.
     pub(super) device: bool,
-    pub(super) layout: Layout,
-    /// Paths of directories below the root, each with a slash behind.
+    pub(super) layout: TreeLayout,
+    /// Paths of directories below the root, each with a slash at its end.
     paths: Vec<Box<[u8]>>,
-    /// How often each file is open.
+    /// Number of open descriptors of each file.
     open: Vec<AtomicU32>,
-    files: Turns,
-    leaves: Turns,
+    files: SharedPool,
+    leaves: SharedPool,
     dir_rotor: AtomicUsize,
 }
 
-impl Files {
-    pub(super) fn new(name: &str, root: PathBuf, access: Access, layout: Layout) -> Self {
+impl FilesetState {
+    pub(super) fn new(name: &str, root: PathBuf, access: OpenAccess, layout: TreeLayout) -> Self {
         let mut paths: Vec<Box<[u8]>> = vec![Box::default()];
+        // Parents come before their children, so a parent's path is known.
         for dir in &layout.dirs[1..] {
             let parent = &paths[dir.parent as usize];
             paths.push(
@@ -125,6 +129,7 @@ impl Files {
                     .into(),
             );
         }
+        // Everything starts closed and missing; `open_root` and populating change that.
         Self {
             name: name.to_owned(),
             root,
@@ -133,91 +138,94 @@ impl Files {
             device: false,
             paths,
             open: layout.files.iter().map(|_| AtomicU32::new(0)).collect(),
-            files: Turns::new(layout.files.len()),
-            leaves: Turns::new(layout.leaves.len()),
+            files: SharedPool::new(layout.files.len()),
+            leaves: SharedPool::new(layout.leaves.len()),
             layout,
             dir_rotor: AtomicUsize::new(0),
         }
     }
 
-    /// Opens the root, which everything is named from.
-    pub(super) fn enter(&mut self) -> Result<(), RunError> {
+    /// Opens the root, to which all paths are relative.
+    pub(super) fn open_root(&mut self) -> Result<(), RunError> {
         if !self.device {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let dir = rustix::fs::open(&self.root, flags, Mode::empty());
-            self.dir = Some(dir.map_err(|e| RunError::at("opening", &self.root, e))?);
+            self.dir = Some(dir.map_err(|e| RunError::at_path("opening", &self.root, e))?);
         }
         Ok(())
     }
 
-    /// Nothing of it is open any more.
-    pub(super) fn leave(&mut self) {
+    /// Closes the root, so that the file system can be unmounted.
+    pub(super) fn close_root(&mut self) {
         self.dir = None;
     }
 
-    fn turns(&self, what: What) -> &Turns {
+    fn pool_of(&self, what: EntryKind) -> &SharedPool {
         match what {
-            What::File => &self.files,
-            What::Leaf => &self.leaves,
+            EntryKind::File => &self.files,
+            EntryKind::Leaf => &self.leaves,
         }
     }
 
-    pub(super) fn count(&self, what: What) -> usize {
+    pub(super) fn entry_count(&self, what: EntryKind) -> usize {
         match what {
-            What::File => self.layout.files.len(),
-            What::Leaf => self.layout.leaves.len(),
+            EntryKind::File => self.layout.files.len(),
+            EntryKind::Leaf => self.layout.leaves.len(),
         }
     }
 
-    /// Returns how many exist and are not busy.
+    /// Returns the number of entries that exist and are not busy.
     #[cfg(test)]
-    pub(super) fn existing(&self, what: What) -> usize {
-        self.turns(what).pool.lock().existing.len()
+    pub(super) fn existing_count(&self, what: EntryKind) -> usize {
+        self.pool_of(what).pool.lock().existing.len()
     }
 
-    /// An entry is there from the beginning.
-    pub(super) fn mark_existing(&self, what: What, index: usize) {
-        let mut pool = self.turns(what).pool.lock();
+    /// Marks an entry that exists from the beginning.
+    pub(super) fn mark_existing(&self, what: EntryKind, index: usize) {
+        let mut pool = self.pool_of(what).pool.lock();
         pool.missing.remove(index);
         pool.existing.insert(index);
     }
 
-    /// One that exists or does not, which is busy from now on. Nothing, if there is none and nobody
-    /// holds one that might become one.
-    pub(super) fn pick(
+    /// Picks an entry that exists, or one that does not, and makes it busy. Returns `None` if there
+    /// is none, and no busy one that might become one.
+    pub(super) fn pick_entry(
         &self,
-        what: What,
+        what: EntryKind,
         existing: bool,
-        mut turn: Turn<'_>,
-        stop: &Stop,
+        mut turn: PickTurn<'_>,
+        stop: &StopFlag,
     ) -> Option<usize> {
-        let turns = self.turns(what);
+        let turns = self.pool_of(what);
         let mut pool = turns.pool.lock();
         loop {
             let from = match &turn {
-                Turn::Next => pool.rotors[usize::from(existing)],
-                Turn::Own(rotor) => **rotor,
-                Turn::Index(index) => *index,
+                PickTurn::Next => pool.rotors[usize::from(existing)],
+                PickTurn::Own(rotor) => **rotor,
+                PickTurn::Index(index) => *index,
             };
-            if let Some(found) = pool.set(existing).next(from) {
-                pool.set(existing).remove(found);
+            if let Some(found) = pool.existing_or_missing(existing).next(from) {
+                pool.existing_or_missing(existing).remove(found);
                 pool.busy += 1;
+                // The rotor moves on only when an entry was found.
                 match &mut turn {
-                    Turn::Next => pool.rotors[usize::from(existing)] = found + 1,
-                    Turn::Own(rotor) => **rotor = found + 1,
-                    Turn::Index(_) => {}
+                    PickTurn::Next => pool.rotors[usize::from(existing)] = found + 1,
+                    PickTurn::Own(rotor) => **rotor = found + 1,
+                    PickTurn::Index(_) => {}
                 }
                 return Some(found);
             }
+            // A busy entry may be released as one that fits; without one, waiting would never end.
             if pool.busy == 0 || stop.is_set() {
                 return None;
             }
-            turns.wait(&mut pool);
+            turns.wait_for_change(&mut pool);
         }
     }
 
-    /// Waits until a file that exists is not busy, and makes it so; false if it does not exist.
-    pub(super) fn claim(&self, index: usize, stop: &Stop) -> bool {
+    /// Waits until an existing file is not busy, and makes it busy; returns false if it does not
+    /// exist.
+    pub(super) fn claim_file(&self, index: usize, stop: &StopFlag) -> bool {
         let mut pool = self.files.pool.lock();
         loop {
             if pool.existing.remove(index) {
@@ -227,46 +235,47 @@ impl Files {
             if pool.missing.contains(index) || stop.is_set() {
                 return false;
             }
-            self.files.wait(&mut pool);
+            self.files.wait_for_change(&mut pool);
         }
     }
 
-    /// It is not busy any more, and exists or does not.
-    pub(super) fn release(&self, what: What, index: usize, exists: bool) {
-        let turns = self.turns(what);
+    /// Releases a busy entry, which exists now or does not.
+    pub(super) fn release_entry(&self, what: EntryKind, index: usize, exists: bool) {
+        let turns = self.pool_of(what);
         let mut pool = turns.pool.lock();
-        pool.set(exists).insert(index);
+        pool.existing_or_missing(exists).insert(index);
+        debug_assert!(pool.busy > 0, "a released entry was busy before");
         pool.busy -= 1;
         if pool.waiting > 0 {
             turns.changed.notify_all();
         }
     }
 
-    pub(super) fn opened(&self, index: usize) {
+    pub(super) fn note_opened(&self, index: usize) {
         self.open[index].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn closed(&self, index: usize) {
+    pub(super) fn note_closed(&self, index: usize) {
         self.open[index].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How often a file is open. While it is busy, that cannot grow.
+    /// Returns the number of open descriptors of a file. While the file is busy, it cannot grow.
     pub(super) fn times_open(&self, index: usize) -> u32 {
         self.open[index].load(Ordering::Relaxed)
     }
 
-    /// The next directory, in turn.
+    /// Returns the next directory, in turn.
     pub(super) fn next_dir(&self) -> usize {
         self.dir_rotor.fetch_add(1, Ordering::Relaxed) % self.paths.len()
     }
 
-    /// Returns what paths are relative to.
-    pub(super) fn at(&self) -> BorrowedFd<'_> {
+    /// Returns the directory that paths are relative to.
+    pub(super) fn root_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_ref().map_or(rustix::fs::CWD, AsFd::as_fd)
     }
 
     /// Writes the path of an entry below the root, with a zero at its end.
-    pub(super) fn path(&self, what: What, index: usize, into: &mut Vec<u8>) {
+    pub(super) fn write_path(&self, what: EntryKind, index: usize, into: &mut Vec<u8>) {
         into.clear();
         if self.device {
             into.extend_from_slice(self.root.as_os_str().as_encoded_bytes());
@@ -274,10 +283,11 @@ impl Files {
             return;
         }
         let entry = match what {
-            What::File => self.layout.files[index],
-            What::Leaf => self.layout.leaves[index],
+            EntryKind::File => self.layout.files[index],
+            EntryKind::Leaf => self.layout.leaves[index],
         };
         into.extend_from_slice(&self.paths[entry.dir as usize]);
+        // Formatted by hand: this runs for each operation, and must not allocate.
         let mut digits = [b'0'; 10];
         let (mut rest, mut at) = (entry.number, digits.len());
         while rest > 0 || at > 2 {
@@ -290,7 +300,7 @@ impl Files {
     }
 
     /// Writes the path of a directory below the root, with a zero at its end.
-    pub(super) fn dir_path(&self, dir: usize, into: &mut Vec<u8>) {
+    pub(super) fn write_dir_path(&self, dir: usize, into: &mut Vec<u8>) {
         into.clear();
         match &self.paths[dir][..] {
             [] => into.push(b'.'),
@@ -299,8 +309,8 @@ impl Files {
         into.push(0);
     }
 
-    /// The full path, for messages.
-    pub(super) fn shown(&self, path: &[u8]) -> String {
+    /// Returns the full path, for messages.
+    pub(super) fn display_path(&self, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path.strip_suffix(&[0]).unwrap_or(path)).into_owned();
         self.root.join(path).display().to_string()
     }

@@ -1,16 +1,16 @@
-//! A set of indices that finds the next one at or after another in a few steps, however thin the
-//! set is.
+//! Holds a set of indices, and finds the next one at or after another in a few steps, however thin
+//! the set is.
 
-/// A tree of bits: a bit above is set when any of the sixty-four below it is.
+/// Holds a tree of bits: a bit above is set when any of the sixty-four below it is.
 #[derive(Debug, Clone)]
 pub(super) struct IndexSet {
-    /// The lowest level first.
+    /// Words of each level, the lowest level first.
     levels: Vec<Vec<u64>>,
     len: usize,
 }
 
 impl IndexSet {
-    /// An empty set for indices below `end`.
+    /// Makes an empty set for indices below `end`.
     pub(super) fn new(end: usize) -> Self {
         let mut levels = Vec::new();
         let mut words = end.div_ceil(64).max(1);
@@ -38,7 +38,12 @@ impl IndexSet {
         if self.contains(index) {
             return;
         }
+        debug_assert!(
+            index / 64 < self.levels[0].len(),
+            "the index is within the set"
+        );
         self.len += 1;
+        // An index sets its bit on each level.
         for level in &mut self.levels {
             level[index / 64] |= 1 << (index % 64);
             index /= 64;
@@ -52,6 +57,7 @@ impl IndexSet {
         self.len -= 1;
         for level in &mut self.levels {
             level[index / 64] &= !(1 << (index % 64));
+            // A word with another bit keeps the bits above it set.
             if level[index / 64] != 0 {
                 break;
             }
@@ -60,7 +66,7 @@ impl IndexSet {
         true
     }
 
-    /// The least index from `from` on; from 0 on, if there is none.
+    /// Returns the least index from `from` on, or from 0 on if there is none.
     pub(super) fn next(&self, from: usize) -> Option<usize> {
         self.at_or_after(from).or_else(|| self.at_or_after(0))
     }
@@ -70,7 +76,7 @@ impl IndexSet {
         for height in 0..self.levels.len() {
             let word = self.levels[height].get(at / 64)? & (u64::MAX << (at % 64));
             if word != 0 {
-                // Down again, to the first bit below each.
+                // A word above is not empty: the first bit below each leads down to the index.
                 let mut found = at / 64 * 64 + word.trailing_zeros() as usize;
                 for level in self.levels[..height].iter().rev() {
                     found = found * 64 + level[found].trailing_zeros() as usize;
@@ -107,7 +113,9 @@ mod tests {
                 }
                 let from = from % end;
                 let next = plain.range(from..).next().or_else(|| plain.first()).copied();
-                prop_assert_eq!((set.len(), set.next(from), set.contains(index)), (plain.len(), next, plain.contains(&index)));
+                prop_assert_eq!(set.len(), plain.len());
+                prop_assert_eq!(set.next(from), next);
+                prop_assert_eq!(set.contains(index), plain.contains(&index));
             }
         }
     }

@@ -1,9 +1,9 @@
-//! From commands to what is to be done: variables resolved, composite flowops written out,
-//! everything checked.
+//! Turns commands into a plan: resolves variables, writes composite flowops out, and checks
+//! everything.
 //!
 //! # Guarantees
 //! 1. Pure: nothing in the world changes before the whole script has been found sound.
-//! 2. What a plan refers to is there: filesets, targets, random variables.
+//! 2. Everything that a plan refers to exists: filesets, targets, random variables.
 //! 3. No fileset lies outside of the directory of the run.
 
 mod check;
@@ -12,38 +12,40 @@ mod randoms;
 mod threads;
 mod values;
 
-use super::random::{Draws, Number, Random};
-use crate::wml::{Command, Kind, Place, Quit, Script, Value, WmlError};
+use super::random::{FixedOrDrawn, RandomVariable, ThreadDraws};
+use crate::wml::{
+    AttributeValue, FlowopKind, QuitMode, ScriptCommand, SourcePosition, WmlError, WorkloadScript,
+};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 pub(super) use threads::SLOTS;
-use values::{Scope, Variables};
+use values::{Scope, ScriptVariables};
 
-/// The longest a run is when nothing is said of its length, in the mode that ends by time.
+/// Seconds of a run that ends by time and says nothing of its length.
 const SECONDS_DEFAULT: u64 = 60;
 
-/// How a script is to be run.
+/// Says how a script is to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Options {
-    /// Where filesets lie: absolute.
+pub struct WorkloadOptions {
+    /// Absolute path of the directory of filesets.
     pub dir: PathBuf,
-    /// Ends the run after this many seconds, whatever the script says.
+    /// Ends the run after this number of seconds, whatever the script says.
     pub seconds: Option<u64>,
-    /// Ends the run when so many operations have been done, whatever the script says; or when its
-    /// time is over.
+    /// Ends the run after this number of operations, or when its time is over, whatever the script
+    /// says.
     pub operations: Option<u64>,
-    /// Factor on the number of files; on sizes, where there are few.
+    /// Factor on the number of files, or on their sizes where they are few.
     pub scale: f64,
-    /// What all random numbers begin with.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Variables, whatever the script sets them to.
+    /// Variables that override the script's.
     pub set: Vec<(String, String)>,
-    /// Filebench's known bugs, too.
+    /// Is true when Filebench's known bugs are wanted too.
     pub strict: bool,
 }
 
-impl Options {
-    /// As the script says, in this directory.
+impl WorkloadOptions {
+    /// Follows the script in everything, in this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let (seconds, operations) = (None, None);
         Self {
@@ -58,181 +60,182 @@ impl Options {
     }
 }
 
-/// Which way files are opened.
+/// Names the way in which files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// `readonly`
+pub enum OpenAccess {
+    /// For reading: `readonly`.
     Read,
-    /// `writeonly`
+    /// For writing: `writeonly`.
     Write,
-    /// Neither.
+    /// For both.
     Both,
 }
 
-/// A set of files, as it is defined.
+/// Describes a set of files, as it is defined.
 #[derive(Debug, Clone)]
 pub struct Fileset {
-    /// Where it is defined: file, line and column.
+    /// Position of the definition: file, line and column.
     pub place: String,
-    /// Its name.
+    /// Name of the set.
     pub name: String,
-    /// Where it lies: path and name.
+    /// Root directory: path and name.
     pub root: PathBuf,
-    /// How many files.
+    /// Number of files.
     pub entries: u64,
-    /// How many the script asks for, before scaling.
+    /// Number of files that the script asks for, before scaling.
     pub entries_asked: u64,
-    /// Their sizes.
-    pub size: Number,
-    /// Factor on sizes: 1 but for scaled sets of few files.
+    /// Sizes of the files.
+    pub size: FixedOrDrawn,
+    /// Factor on sizes: 1 except for scaled sets of few files.
     pub size_scale: f64,
-    /// Files or directories in a directory, on average.
-    pub dirwidth: Number,
-    /// The random variable for depths, if one is given.
+    /// Mean number of files or directories in a directory.
+    pub dirwidth: FixedOrDrawn,
+    /// Random variable for depths, if one is given.
     pub dirdepth: Option<usize>,
-    /// Shape of depths and widths, in thousandths; 0: always the mean.
+    /// Shape of depths and widths, in thousandths; 0 means always the mean.
     pub dirgamma: u64,
-    /// Empty leaf directories.
+    /// Number of empty leaf directories.
     pub leafdirs: u64,
-    /// How many percent are there from the beginning.
+    /// Percent of the files that exist from the beginning.
     pub prealloc: u64,
-    /// Made by many threads.
+    /// Is true when many threads make the files.
     pub paralloc: bool,
-    /// What is there is kept.
+    /// Is true when existing files are kept.
     pub reuse: bool,
-    /// It is not even looked at.
+    /// Is true when existing files are not even looked at.
     pub trusttree: bool,
-    /// How its files are opened.
-    pub access: Access,
+    /// Way in which its files are opened.
+    pub access: OpenAccess,
 }
 
-/// A flowop of a thread, with everything it needs.
+/// Describes a flowop of a thread, with everything it needs.
 #[derive(Debug, Clone)]
 #[allow(
     missing_docs,
     reason = "fields are the language's attributes; docs/wml.md has the table"
 )]
-pub struct Op {
+pub struct PlannedFlowop {
     pub name: String,
-    pub kind: Kind,
-    pub place: Place,
-    pub iters: Number,
+    pub kind: FlowopKind,
+    pub place: SourcePosition,
+    pub iters: FixedOrDrawn,
     pub set: Option<usize>,
     pub fd: usize,
     pub srcfd: usize,
-    pub iosize: Number,
-    pub workingset: Number,
+    pub iosize: FixedOrDrawn,
+    pub workingset: FixedOrDrawn,
     pub random: bool,
     pub dsync: bool,
     pub directio: bool,
     pub opennext: bool,
-    pub indexed: Option<Number>,
-    pub value: Number,
+    pub indexed: Option<FixedOrDrawn>,
+    pub value: FixedOrDrawn,
     pub message: Option<String>,
     pub target: Option<String>,
-    /// The flowops of the target's name.
-    pub targets: Vec<OpId>,
+    /// Flowops of the target's name.
+    pub targets: Vec<FlowopId>,
     pub blocking: bool,
     pub highwater: u64,
     pub noreadahead: bool,
 }
 
-/// Which flowop: process, thread, flowop, as they are defined.
+/// Identifies a flowop by process, thread and flowop, as they are defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "indices into the lists of these names")]
-pub struct OpId {
+pub struct FlowopId {
     pub process: usize,
     pub thread: usize,
     pub op: usize,
 }
 
-/// The order of a thread's flowops.
+/// Orders a thread's flowops.
 #[derive(Debug, Clone)]
-pub enum Node {
-    /// The flowop of this index.
+pub enum ProgramNode {
+    /// Runs the flowop of this index.
     Op(usize),
-    /// A composite one: how often, and what.
-    Group(Number, Vec<Node>),
+    /// Runs a composite flowop: a number of times, the flowops in it.
+    Group(FixedOrDrawn, Vec<ProgramNode>),
 }
 
-/// A kind of thread.
+/// Describes a kind of thread.
 #[derive(Debug, Clone)]
-pub struct Thread {
-    /// Its name.
+pub struct PlannedThread {
+    /// Name of the thread.
     pub name: String,
-    /// How many of them in each process.
+    /// Number of such threads in each process.
     pub instances: u64,
-    /// Memory that transfers point into.
-    pub memsize: Number,
-    /// 0 to 7; 8: as it is.
+    /// Bytes of memory that transfers use.
+    pub memsize: FixedOrDrawn,
+    /// I/O priority from 0 to 7; 8 leaves it alone.
     pub ioprio: u64,
-    /// Its flowops.
-    pub ops: Vec<Op>,
-    /// Their order.
-    pub program: Vec<Node>,
+    /// Flowops of the thread.
+    pub ops: Vec<PlannedFlowop>,
+    /// Order of the flowops.
+    pub program: Vec<ProgramNode>,
 }
 
-/// A kind of process.
+/// Describes a kind of process.
 #[derive(Debug, Clone)]
-pub struct Process {
-    /// Its name.
+pub struct PlannedProcess {
+    /// Name of the process.
     pub name: String,
-    /// How many of them.
+    /// Number of such processes.
     pub instances: u64,
     /// Niceness of its threads.
     pub nice: u64,
-    /// Its kinds of threads.
-    pub threads: Vec<Thread>,
+    /// Kinds of threads in it.
+    pub threads: Vec<PlannedThread>,
 }
 
-/// What happens, in this order.
+/// Names a step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Print a line.
+pub enum RunStep {
+    /// Prints a line.
     Say(String),
-    /// Wait so many seconds.
+    /// Waits for this number of seconds.
     Sleep(u64),
-    /// Run a command of the shell.
+    /// Runs a command of the shell.
     System(String),
-    /// Make the filesets.
+    /// Makes the filesets.
     Create,
-    /// Run the threads; nothing comes after.
+    /// Runs the threads; no step follows it.
     Run,
 }
 
-/// All of it.
+/// Holds the whole plan.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct WorkloadPlan {
     /// Sets of files.
     pub filesets: Vec<Fileset>,
     /// Random variables.
-    pub randoms: Vec<Random>,
+    pub randoms: Vec<RandomVariable>,
     /// Processes.
-    pub processes: Vec<Process>,
-    /// What happens.
-    pub steps: Vec<Step>,
-    /// What ends the run.
-    pub quit: Quit,
-    /// Seconds, if time ends it.
+    pub processes: Vec<PlannedProcess>,
+    /// Steps, in their order.
+    pub steps: Vec<RunStep>,
+    /// Event that ends the run.
+    pub quit: QuitMode,
+    /// Seconds of the run, if time ends it.
     pub seconds: Option<u64>,
-    /// Events in a second; `None`: limits let everything pass.
-    pub rate: Option<Number>,
-    /// Seconds between figures on the way; negative: they begin anew each time. 0: none.
+    /// Events in a second; `None` means that limits let everything pass.
+    pub rate: Option<FixedOrDrawn>,
+    /// Seconds between figures on the way. Negative ones begin anew each time; 0 means none.
     pub period: i64,
-    /// Histograms are printed.
+    /// Is true when histograms are printed.
     pub lathist: bool,
-    /// How much is said.
+    /// Level of messages.
     pub debug: i64,
-    /// How it is run.
-    pub options: Options,
-    /// What was accepted although it means nothing, and the like.
+    /// Options of the run.
+    pub options: WorkloadOptions,
+    /// Remarks, such as on commands that were accepted although they have no effect.
     pub remarks: Vec<String>,
 }
 
-impl Plan {
-    /// The threads in all.
-    pub fn threads(&self) -> u64 {
-        let of = |process: &Process| {
+impl WorkloadPlan {
+    /// Returns the number of all threads.
+    pub fn thread_count(&self) -> u64 {
+        let of = |process: &PlannedProcess| {
+            // Products saturate: a script may ask for any number of instances.
             process
                 .threads
                 .iter()
@@ -245,30 +248,31 @@ impl Plan {
             .sum()
     }
 
-    /// Bytes of memory that the threads of a run hold for themselves, about: what they transfer
-    /// from and to, and their figures.
-    pub fn memory(&self) -> u64 {
+    /// Returns about the bytes of memory that the threads of a run hold for themselves: their
+    /// buffers, and their figures.
+    pub fn memory_bytes(&self) -> u64 {
         self.memory_by_kind()
             .into_iter()
             .map(|(_, bytes)| bytes)
             .fold(0, u64::saturating_add)
     }
 
-    /// The same for each kind of thread, by its name.
+    /// Returns these bytes for each kind of thread, by its name.
     pub(super) fn memory_by_kind(&self) -> Vec<(&str, u64)> {
         const FOR_ITSELF: u64 = 64 << 10;
         const FOR_A_FLOWOP: u64 = 5 << 10;
-        let mut draws = Draws::new(&self.randoms, self.options.seed, 0);
-        let mut of = |thread: &Thread| match draws.whole(thread.memsize) {
-            // Each flowop has its own.
+        let mut draws = ThreadDraws::new(&self.randoms, self.options.seed, 0);
+        let mut of = |thread: &PlannedThread| match draws.draw_whole(thread.memsize) {
+            // Without memory of the thread, each flowop has a buffer of its own.
             0 => thread
                 .ops
                 .iter()
-                .map(|op| draws.whole(op.iosize))
+                .map(|op| draws.draw_whole(op.iosize))
                 .fold(0, u64::saturating_add),
             memory => memory,
         };
         let mut all = Vec::new();
+        // Each kind of thread counts with all of its instances.
         for process in &self.processes {
             for thread in &process.threads {
                 let each =
@@ -284,17 +288,22 @@ impl Plan {
 /// Makes a plan of a script.
 ///
 /// # Errors
-/// What is undefined, of the wrong kind, zero where that means nothing, or missing, with its place.
-pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
-    let mut maker = Maker {
+/// Returns the first attribute that is undefined, of the wrong kind, zero where that means nothing,
+/// or missing, with its position.
+pub fn plan_script(
+    script: &WorkloadScript,
+    options: WorkloadOptions,
+) -> Result<WorkloadPlan, WmlError> {
+    // The plan grows command by command, in the order of the script.
+    let mut maker = PlanBuilder {
         script,
-        variables: Variables::new(script, &options)?,
-        plan: Plan {
+        variables: ScriptVariables::new(script, &options)?,
+        plan: WorkloadPlan {
             filesets: Vec::new(),
             randoms: Vec::new(),
             processes: Vec::new(),
             steps: Vec::new(),
-            quit: Quit::default(),
+            quit: QuitMode::default(),
             seconds: None,
             rate: None,
             period: 0,
@@ -308,10 +317,12 @@ pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
         created: false,
     };
     for (place, command) in &script.commands {
-        if maker.command(*place, command)? {
+        // The script ends at its `run` or `quit`.
+        if maker.add_command(*place, command)? {
             return Ok(maker.plan);
         }
     }
+    // A script without `run` is one for interactive use.
     let message = "there is no 'run' in this script, so nothing would be done; end it with: run 60";
     Err(WmlError {
         file: script.files[0].clone(),
@@ -321,80 +332,92 @@ pub fn plan(script: &Script, options: Options) -> Result<Plan, WmlError> {
     })
 }
 
-struct Maker<'a> {
-    script: &'a Script,
-    variables: Variables,
-    plan: Plan,
+struct PlanBuilder<'a> {
+    script: &'a WorkloadScript,
+    variables: ScriptVariables,
+    plan: WorkloadPlan,
     /// Processes and filesets so far, by their commands.
-    defined: Vec<(Place, &'a Command)>,
-    rate: Option<&'a crate::wml::Attribute>,
+    defined: Vec<(SourcePosition, &'a ScriptCommand)>,
+    rate: Option<&'a crate::wml::NamedAttribute>,
     created: bool,
 }
 
-impl<'a> Maker<'a> {
-    /// Returns whether the script ends with this command.
-    fn command(&mut self, place: Place, command: &'a Command) -> Result<bool, WmlError> {
+impl<'a> PlanBuilder<'a> {
+    /// Adds a command; returns whether the script ends with it.
+    fn add_command(
+        &mut self,
+        place: SourcePosition,
+        command: &'a ScriptCommand,
+    ) -> Result<bool, WmlError> {
+        // Definitions are collected, and resolved when they are used.
         match command {
-            Command::Set(name, assigned) => self.set(place, name, assigned)?,
-            Command::Mode(quit) => self.plan.quit = *quit,
-            Command::Files(..) | Command::Process(_) => self.defined.push((place, command)),
-            Command::Composite(_) | Command::Nothing => {}
-            Command::Eventgen(rate) => self.rate = rate.as_ref(),
-            Command::Create if self.created => {
+            ScriptCommand::Set(name, assigned) => self.assign_variable(place, name, assigned)?,
+            ScriptCommand::Mode(quit) => self.plan.quit = *quit,
+            ScriptCommand::Files(..) | ScriptCommand::Process(_) => {
+                self.defined.push((place, command))
+            }
+            ScriptCommand::Composite(_) | ScriptCommand::Nothing => {}
+            ScriptCommand::Eventgen(rate) => self.rate = rate.as_ref(),
+            ScriptCommand::Create if self.created => {
                 self.plan.remarks.push(format!(
                     "line {}: files are created once; this is ignored",
                     place.line
                 ));
             }
-            Command::Create => {
+            ScriptCommand::Create => {
                 self.make_filesets()?;
-                self.plan.steps.push(Step::Create);
+                self.plan.steps.push(RunStep::Create);
             }
-            Command::Run(seconds) => return self.run(place, seconds.as_ref()).map(|()| true),
-            Command::Psrun(period, seconds) => {
+            ScriptCommand::Run(seconds) => {
+                return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
+            }
+            ScriptCommand::Psrun(period, seconds) => {
+                // A run by `psrun` is one by `run` with figures on the way.
                 self.plan.period = *period;
-                return self.run(place, seconds.as_ref()).map(|()| true);
+                return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
             }
-            Command::Sleep(seconds) => {
-                let seconds = self.seconds(place, seconds)?;
-                self.plan.steps.push(Step::Sleep(seconds));
+            ScriptCommand::Sleep(seconds) => {
+                let seconds = self.resolve_seconds(place, seconds)?;
+                self.plan.steps.push(RunStep::Sleep(seconds));
             }
-            Command::System(text) => {
-                let text = self.variables.expand(self.script, place, text)?;
-                self.plan.steps.push(Step::System(text));
+            ScriptCommand::System(text) => {
+                let text = self.variables.expand_text(self.script, place, text)?;
+                self.plan.steps.push(RunStep::System(text));
             }
-            Command::Echo(text) => {
-                let text = self.variables.expand(self.script, place, text)?;
-                self.plan.steps.push(Step::Say(text));
+            ScriptCommand::Echo(text) => {
+                let text = self.variables.expand_text(self.script, place, text)?;
+                self.plan.steps.push(RunStep::Say(text));
             }
-            Command::List(what) => self.list(what),
-            Command::Version => {
-                self.plan.steps.push(Step::Say(format!(
+            ScriptCommand::List(what) => self.list_names(what),
+            ScriptCommand::Version => {
+                self.plan.steps.push(RunStep::Say(format!(
                     "teal lab {}, Filebench's language",
                     env!("CARGO_PKG_VERSION")
                 )));
             }
-            Command::Quit => return Ok(true),
-            Command::Debug(level) => self.plan.debug = *level,
-            Command::Lathist => self.plan.lathist = true,
-            Command::Multi(what) => {
+            ScriptCommand::Quit => return Ok(true),
+            ScriptCommand::Debug(level) => self.plan.debug = *level,
+            ScriptCommand::Lathist => self.plan.lathist = true,
+            ScriptCommand::Multi(what) => {
                 let message = format!(
-                    "'{what}' is for several machines, which are not led from here; run the script on each"
+                    "'{what}' is for several machines, which are not led from here; run the \
+                     script on each"
                 );
-                return Err(self.script.error(place, message));
+                return Err(self.script.error_at(place, message));
             }
         }
         Ok(false)
     }
 
-    fn list(&mut self, what: &str) {
+    fn list_names(&mut self, what: &str) {
+        // Lists name what is defined up to this point.
         let names: Vec<String> = match what {
             "flowop" => self
                 .script
                 .commands
                 .iter()
                 .filter_map(|(_, command)| match command {
-                    Command::Composite(composite) => Some(composite.name.clone()),
+                    ScriptCommand::Composite(composite) => Some(composite.name.clone()),
                     _ => None,
                 })
                 .collect(),
@@ -402,8 +425,8 @@ impl<'a> Maker<'a> {
                 .defined
                 .iter()
                 .filter_map(|(_, command)| match command {
-                    Command::Files(_, attributes) => match &attributes.get("name")?.value {
-                        Value::Text(name) => Some(name.clone()),
+                    ScriptCommand::Files(_, attributes) => match &attributes.get("name")?.value {
+                        AttributeValue::Text(name) => Some(name.clone()),
                         _ => None,
                     },
                     _ => None,
@@ -412,43 +435,57 @@ impl<'a> Maker<'a> {
         };
         self.plan
             .steps
-            .push(Step::Say(format!("{what}: {}", names.join(", "))));
+            .push(RunStep::Say(format!("{what}: {}", names.join(", "))));
     }
 
-    fn run(&mut self, place: Place, seconds: Option<&Value>) -> Result<(), WmlError> {
+    fn finish_with_run(
+        &mut self,
+        place: SourcePosition,
+        seconds: Option<&AttributeValue>,
+    ) -> Result<(), WmlError> {
         if !self.created {
             self.make_filesets()?;
         }
+        // Seconds may be a random variable, which is drawn once.
         let asked = seconds
-            .map(|seconds| self.seconds(place, seconds))
+            .map(|seconds| self.resolve_seconds(place, seconds))
             .transpose()?;
-        let by_time = (self.plan.quit == Quit::Timeout).then_some(SECONDS_DEFAULT);
+        // Only the mode that ends by time needs a length.
+        let by_time = (self.plan.quit == QuitMode::Timeout).then_some(SECONDS_DEFAULT);
+        // The caller's seconds come first, then the script's, then the default.
         self.plan.seconds = self
             .plan
             .options
             .seconds
             .or(asked.filter(|seconds| *seconds > 0))
             .or(by_time);
+        // The rate is resolved at the run, when all variables have their values.
         if let Some(rate) = self.rate {
-            let scope = Scope::of(&self.variables);
-            self.plan.rate = Some(scope.number(self.script, rate)?).filter(|rate| !rate.is_zero());
+            let scope = Scope::global(&self.variables);
+            self.plan.rate =
+                Some(scope.resolve_number(self.script, rate)?).filter(|rate| !rate.is_zero());
         }
         self.make_processes(place)?;
-        check::check(self.script, &self.plan)?;
-        self.plan.steps.push(Step::Run);
+        check::check_plan(self.script, &self.plan)?;
+        debug_assert!(self.plan.thread_count() > 0, "a run has a thread at least");
+        self.plan.steps.push(RunStep::Run);
         Ok(())
     }
 
-    fn seconds(&mut self, place: Place, value: &Value) -> Result<u64, WmlError> {
-        let attribute = crate::wml::Attribute {
+    fn resolve_seconds(
+        &mut self,
+        place: SourcePosition,
+        value: &AttributeValue,
+    ) -> Result<u64, WmlError> {
+        let attribute = crate::wml::NamedAttribute {
             name: "value",
             place,
             value: value.clone(),
         };
-        let number = Scope::of(&self.variables).number(self.script, &attribute)?;
+        let number = Scope::global(&self.variables).resolve_number(self.script, &attribute)?;
         Ok(
-            super::random::Draws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX)
-                .whole(number),
+            super::random::ThreadDraws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX)
+                .draw_whole(number),
         )
     }
 }

@@ -1,149 +1,157 @@
-//! Random variables: what they are, and drawing them.
+//! Describes random variables, and draws from them.
 //!
 //! # Guarantees
-//! 1. The same seed gives the same values; who draws has a stream of its own, so that no thread
+//! 1. The same seed gives the same values. Each thread has a stream of its own, so that no thread
 //!    waits for another and the order of threads changes nothing.
-//! 2. What is drawn is never negative and never not a number.
+//! 2. Drawn values are never negative and always numbers.
 
-use crate::numbers::{Numbers, mix};
+use crate::numbers::{SeededNumbers, mix_bits};
 
-/// How values are spread.
+/// Names the distribution of values.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Spread {
-    /// Between min and 2 mean - min.
+pub enum Distribution {
+    /// Even between min and 2 mean - min.
     Uniform,
     /// Gamma of this shape; without a mean the mean is the shape.
     Gamma(f64),
-    /// A hundred parts of one percent each: low and high.
+    /// A hundred slots of one percent each: low and high.
     Tabular(Vec<(f64, f64)>),
-    /// Of `cvar`: between two bounds.
+    /// `cvar`: even between two bounds.
     Between(f64, f64),
-    /// Of `cvar`: mean and sigma.
+    /// `cvar`: normal of mean and sigma.
     Normal(f64, f64),
-    /// Of `cvar`: sigma and mean of the logarithm.
+    /// `cvar`: log-normal of sigma and mean of the logarithm.
     LogNormal(f64, f64),
-    /// Of `cvar`: mean.
+    /// `cvar`: exponential of mean.
     Exponential(f64),
-    /// Of `cvar`: mean and shape.
+    /// `cvar`: gamma of mean and shape.
     GammaOf(f64, f64),
-    /// Of `cvar`: shape and rate.
+    /// `cvar`: Erlang of shape and rate.
     Erlang(f64, f64),
-    /// Of `cvar`: shape and scale.
+    /// `cvar`: Weibull of shape and scale.
     Weibull(f64, f64),
-    /// Of `cvar`: lower, upper, mode.
+    /// `cvar`: triangular of lower, upper and mode.
     Triangular(f64, f64, f64),
 }
 
-/// A random variable.
+/// Describes a random variable.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Random {
-    /// Its name, without `$`.
+pub struct RandomVariable {
+    /// Name, without `$`.
     pub name: String,
-    /// How its values are spread.
-    pub spread: Spread,
+    /// Distribution of its values.
+    pub distribution: Distribution,
     /// Least value.
     pub min: f64,
     /// Largest value, of `cvar`.
     pub max: f64,
     /// Mean, of `randvar`.
     pub mean: Option<f64>,
-    /// Values are multiples of this; 0: as they are.
+    /// Values are multiples of this; 0 leaves them as they are.
     pub round: f64,
-    /// What its streams begin with.
+    /// Seed of its streams.
     pub seed: u64,
 }
 
-/// A sequence of random numbers.
+/// Draws a sequence of random numbers.
 #[derive(Debug, Clone)]
-pub struct Stream(Numbers);
+pub struct RandomStream(SeededNumbers);
 
-impl Stream {
-    /// The stream of this seed, for this purpose.
+impl RandomStream {
+    /// Starts the stream of this seed, for this purpose.
     pub fn new(seed: u64, purpose: u64) -> Self {
-        Self(Numbers::new(mix(seed) ^ purpose))
+        Self(SeededNumbers::new(mix_bits(seed) ^ purpose))
     }
 
-    /// Below 1, from 0 on.
-    pub fn unit(&mut self) -> f64 {
-        (self.0.any() >> 11) as f64 / (1_u64 << 53) as f64
+    /// Draws from 0 to below 1.
+    pub fn next_unit(&mut self) -> f64 {
+        // A double holds 53 bits exactly.
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Below `end`; 0 if that is 0.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0.below(end)
+    /// Draws below `end`; 0 if that is 0.
+    pub fn next_below(&mut self, end: u64) -> u64 {
+        self.0.next_below(end)
     }
 
-    /// A number of all there are.
-    pub fn any(&mut self) -> u64 {
-        self.0.any()
+    /// Draws any number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
-    fn positive(&mut self) -> f64 {
-        1.0 - self.unit()
+    fn next_positive(&mut self) -> f64 {
+        // Never 0, so that its logarithm is finite.
+        1.0 - self.next_unit()
     }
 
-    fn exponential(&mut self) -> f64 {
-        -self.positive().ln()
+    fn draw_exponential(&mut self) -> f64 {
+        -self.next_positive().ln()
     }
 
-    fn normal(&mut self) -> f64 {
-        (2.0 * self.exponential()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    fn draw_normal(&mut self) -> f64 {
+        // Box and Muller.
+        (2.0 * self.draw_exponential()).sqrt() * (std::f64::consts::TAU * self.next_unit()).cos()
     }
 
-    /// Of mean `shape` (Marsaglia and Tsang; shapes below 1 by a power of a uniform number).
-    pub fn gamma(&mut self, shape: f64) -> f64 {
+    /// Draws from a gamma distribution of mean `shape` (Marsaglia and Tsang; shapes below 1 by a
+    /// power of a uniform number).
+    pub fn draw_gamma(&mut self, shape: f64) -> f64 {
         if shape <= 0.0 {
             return 0.0;
         }
         if shape < 1.0 {
-            return self.gamma(shape + 1.0) * self.positive().powf(1.0 / shape);
+            return self.draw_gamma(shape + 1.0) * self.next_positive().powf(1.0 / shape);
         }
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
         loop {
-            let x = self.normal();
+            let x = self.draw_normal();
             let v = (1.0 + c * x).powi(3);
-            if v > 0.0 && self.positive().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+            if v > 0.0 && self.next_positive().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
                 return d * v;
             }
         }
     }
 }
 
-impl Random {
-    /// The stream that one thread draws this variable from.
-    pub fn stream(&self, seed: u64, thread: u64) -> Stream {
-        Stream::new(
-            seed ^ mix(self.seed),
-            mix(thread.wrapping_add(1)) ^ 0x7661_7261,
+impl RandomVariable {
+    /// Returns the stream from which one thread draws this variable.
+    pub fn stream_for_thread(&self, seed: u64, thread: u64) -> RandomStream {
+        RandomStream::new(
+            seed ^ mix_bits(self.seed),
+            mix_bits(thread.wrapping_add(1)) ^ 0x7661_7261,
         )
     }
 
-    /// A value.
-    pub fn draw(&self, from: &mut Stream) -> f64 {
-        let value = match &self.spread {
-            Spread::Uniform => {
-                self.min + from.unit() * 2.0 * (self.mean.unwrap_or(self.min) - self.min)
+    /// Draws a value.
+    pub fn draw(&self, from: &mut RandomStream) -> f64 {
+        let value = match &self.distribution {
+            Distribution::Uniform => {
+                self.min + from.next_unit() * 2.0 * (self.mean.unwrap_or(self.min) - self.min)
             }
-            Spread::Gamma(shape) => {
+            Distribution::Gamma(shape) => {
                 let mean = self.mean.unwrap_or(*shape);
-                self.min + from.gamma(*shape) * (mean - self.min) / shape
+                self.min + from.draw_gamma(*shape) * (mean - self.min) / shape
             }
-            Spread::Tabular(slots) => self.tabular(slots, from),
-            Spread::Between(low, high) => low + from.unit() * (high - low),
-            Spread::Normal(mean, sigma) => mean + sigma * from.normal(),
-            Spread::LogNormal(shape, scale) => (scale + shape * from.normal()).exp(),
-            Spread::Exponential(mean) => mean * from.exponential(),
-            Spread::GammaOf(mean, shape) => from.gamma(*shape) * mean / shape,
-            Spread::Erlang(shape, rate) => {
+            Distribution::Tabular(slots) => self.draw_tabular(slots, from),
+            Distribution::Between(low, high) => low + from.next_unit() * (high - low),
+            Distribution::Normal(mean, sigma) => mean + sigma * from.draw_normal(),
+            Distribution::LogNormal(shape, scale) => (scale + shape * from.draw_normal()).exp(),
+            Distribution::Exponential(mean) => mean * from.draw_exponential(),
+            Distribution::GammaOf(mean, shape) => from.draw_gamma(*shape) * mean / shape,
+            // A sum of exponential values; the shape is limited where it is parsed.
+            Distribution::Erlang(shape, rate) => {
                 (0..(*shape as u64).max(1))
-                    .map(|_| from.exponential())
+                    .map(|_| from.draw_exponential())
                     .sum::<f64>()
                     / rate
             }
-            Spread::Weibull(shape, scale) => scale * from.exponential().powf(1.0 / shape),
-            Spread::Triangular(low, high, mode) => {
-                let (unit, width) = (from.unit(), high - low);
+            Distribution::Weibull(shape, scale) => {
+                scale * from.draw_exponential().powf(1.0 / shape)
+            }
+            Distribution::Triangular(low, high, mode) => {
+                // The inverse of the distribution, on both sides of the mode.
+                let (unit, width) = (from.next_unit(), high - low);
                 if unit * width < mode - low {
                     low + (unit * width * (mode - low)).sqrt()
                 } else {
@@ -151,16 +159,18 @@ impl Random {
                 }
             }
         };
-        self.settle(value)
+        self.round_and_bound(value)
     }
 
-    /// Slot and position are drawn evenly; then the table is stretched to the mean and least value
-    /// asked for.
-    fn tabular(&self, slots: &[(f64, f64)], from: &mut Stream) -> f64 {
-        let Some((low, high)) = slots.get(from.below(slots.len() as u64) as usize) else {
+    /// Draws from a table: slot and position are even. Then the table is stretched to the mean and
+    /// least value that are asked for.
+    fn draw_tabular(&self, slots: &[(f64, f64)], from: &mut RandomStream) -> f64 {
+        // The slot is even, as each holds one percent.
+        let Some((low, high)) = slots.get(from.next_below(slots.len() as u64) as usize) else {
             return self.min;
         };
-        let drawn = low + from.unit() * (high - low);
+        let drawn = low + from.next_unit() * (high - low);
+        // The table's own least value and mean are moved to those that were asked for.
         let least = slots
             .iter()
             .map(|(low, _)| *low)
@@ -179,14 +189,14 @@ impl Random {
     }
 
     /// Rounds, then keeps within the bounds.
-    fn settle(&self, value: f64) -> f64 {
+    fn round_and_bound(&self, value: f64) -> f64 {
         let custom = !matches!(
-            self.spread,
-            Spread::Uniform | Spread::Gamma(_) | Spread::Tabular(_)
+            self.distribution,
+            Distribution::Uniform | Distribution::Gamma(_) | Distribution::Tabular(_)
         );
         let rounded = match self.round {
             round if round <= 0.0 => value,
-            // A half goes down.
+            // cvar rounds a half down, randvar up.
             round if custom => (value / round - 0.5).ceil() * round,
             round => (value / round).round() * round,
         };
@@ -195,65 +205,65 @@ impl Random {
         } else {
             rounded
         };
-        // What is not a number is taken for 0.
+        // `max` turns a value that is not a number into 0.
         bounded.max(0.0)
     }
 }
 
-/// A number that is fixed or drawn anew at each use.
+/// Holds a number that is fixed, or drawn anew at each use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Number {
-    /// Always this.
+pub enum FixedOrDrawn {
+    /// Always this number.
     Fixed(u64),
     /// Drawn from the random variable of this index.
     Drawn(usize),
 }
 
-impl Default for Number {
+impl Default for FixedOrDrawn {
     fn default() -> Self {
         Self::Fixed(0)
     }
 }
 
-impl Number {
+impl FixedOrDrawn {
     /// Returns whether it is 0 for certain.
     pub fn is_zero(self) -> bool {
         self == Self::Fixed(0)
     }
 }
 
-/// The streams of one thread: one for each random variable.
+/// Holds the streams of one thread: one for each random variable.
 #[derive(Debug)]
-pub struct Draws<'a> {
-    randoms: &'a [Random],
-    streams: Vec<Stream>,
+pub struct ThreadDraws<'a> {
+    randoms: &'a [RandomVariable],
+    streams: Vec<RandomStream>,
 }
 
-impl<'a> Draws<'a> {
-    /// Those of one thread of a run.
-    pub fn new(randoms: &'a [Random], seed: u64, thread: u64) -> Self {
+impl<'a> ThreadDraws<'a> {
+    /// Starts the streams of one thread of a run.
+    pub fn new(randoms: &'a [RandomVariable], seed: u64, thread: u64) -> Self {
         Self {
             randoms,
             streams: randoms
                 .iter()
-                .map(|random| random.stream(seed, thread))
+                .map(|random| random.stream_for_thread(seed, thread))
                 .collect(),
         }
     }
 
-    /// The value now.
-    pub fn real(&mut self, number: Number) -> f64 {
+    /// Returns the value now.
+    pub fn draw_real(&mut self, number: FixedOrDrawn) -> f64 {
         match number {
-            Number::Fixed(n) => n as f64,
-            Number::Drawn(which) => self.randoms[which].draw(&mut self.streams[which]),
+            FixedOrDrawn::Fixed(n) => n as f64,
+            FixedOrDrawn::Drawn(which) => self.randoms[which].draw(&mut self.streams[which]),
         }
     }
 
-    /// The value now, its integer part.
-    pub fn whole(&mut self, number: Number) -> u64 {
+    /// Returns the integer part of the value now.
+    pub fn draw_whole(&mut self, number: FixedOrDrawn) -> u64 {
         match number {
-            Number::Fixed(n) => n,
-            Number::Drawn(_) => self.real(number) as u64,
+            FixedOrDrawn::Fixed(n) => n,
+            FixedOrDrawn::Drawn(_) => self.draw_real(number) as u64,
         }
     }
 }

@@ -1,200 +1,122 @@
-//! Carries a plan out: files, threads, time, end.
+//! Runs a plan: files, threads, time, end.
 //!
 //! # Guarantees
-//! 1. All threads begin together; none has done anything before.
+//! 1. All threads begin together, and none has done anything before.
 //! 2. A run ends: by its time, by the number of its operations, by its end rule, or by the first
-//!    thing that goes wrong. A thread that panics ends it, too.
-//! 3. Figures are those between the common start and the end; what is on its way then is not in
-//!    them.
+//!    error. A thread that panics ends it too.
+//! 3. Figures are those between the common start and the end. An operation that is still on its way
+//!    at the end is not in them.
+
+mod outcome;
 
 use super::aio::{WRITERS, WRITERS_MAX};
 use super::error::RunError;
-use super::fileset::Files;
-use super::plan::{Plan, Step};
-use super::populate::{check_room, populate};
-use super::shared::Shared;
-use super::stats::Figures;
-use super::worker::{Leave, Worker};
-use crate::wml::{Kind, Quit};
+use super::fileset::FilesetState;
+use super::plan::{RunStep, WorkloadPlan};
+use super::populate::{check_room, populate_filesets};
+use super::shared::RunState;
+use super::worker::{FlowopRunner, LeaveReason};
+use crate::wml::{FlowopKind, QuitMode};
 use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 use teal_env::Timer;
 
-/// Memory for a thread's stack: they are many, and go nowhere deep.
+pub use outcome::{FlowopFigures, RunOutcome, RunSummary, SecondFigures};
+
+/// Bytes of a thread's stack: threads are many, and their calls are not deep.
 const STACK: usize = 256 << 10;
 const SECOND: u64 = 1_000_000_000;
-/// Slots of a thread that are open at once, generously; for the limit of descriptors.
+/// Descriptors that a thread may hold open at once, generously; for the limit of descriptors.
 const DESCRIPTORS: u64 = 128;
 
-/// What was done within one second of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Second {
-    /// Its end, in nanoseconds from the start.
-    pub at: u64,
-    /// Operations.
-    pub operations: u64,
-    /// Reads among them.
-    pub reads: u64,
-    /// Writes among them.
-    pub writes: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Latencies together, in nanoseconds.
-    pub nanos: u64,
-}
-
-/// One flowop's figures.
-#[derive(Debug, Clone)]
-pub struct Line {
-    /// Its name; `instance.inner` of a composite one.
-    pub name: String,
-    /// Which of the library.
-    pub kind: Kind,
-    /// Its figures.
-    pub figures: Figures,
-}
-
-/// What a run has shown.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Its length in nanoseconds; of figures on the way that begin anew, the time since they did.
-    pub nanos: u64,
-    /// Nanoseconds since the run began.
-    pub at: u64,
-    /// By flowop, in the order of definition.
-    pub lines: Vec<Line>,
-    /// By second.
-    pub seconds: Vec<Second>,
-    /// Why it ended, for people.
-    pub ended: String,
-    /// It was interrupted: it has done less than it was asked for.
-    pub was_interrupted: bool,
-    /// Threads.
-    pub threads: u64,
-}
-
-impl Outcome {
-    /// All operations that count, together.
-    pub fn summary(&self) -> Summary {
-        Summary::of(&self.lines)
-    }
-}
-
-/// Figures over all flowops that count: I/O.
-#[derive(Debug, Clone, Default)]
-pub struct Summary {
-    /// Reads.
-    pub reads: u64,
-    /// Writes.
-    pub writes: u64,
-    /// All.
-    pub all: Figures,
-}
-
-impl Summary {
-    fn of(lines: &[Line]) -> Self {
-        let mut summary = Self::default();
-        for line in lines.iter().filter(|line| line.kind.is_io()) {
-            summary.all.merge(&line.figures);
-            summary.reads += if line.kind.is_read() {
-                line.figures.count
-            } else {
-                0
-            };
-            summary.writes += if line.kind.is_write() {
-                line.figures.count
-            } else {
-                0
-            };
-        }
-        summary
-    }
-}
-
-/// What the caller hears while a run goes on.
-pub trait Listener: Sync {
-    /// All files are made and none is open: whoever wants to begin without what the kernel
-    /// remembers mounts anew here.
+/// Receives the events of a run.
+pub trait RunListener: Sync {
+    /// Is called when all files are made and none is open. A caller that wants to begin without
+    /// cached content mounts anew here.
     ///
     /// # Errors
-    /// What makes a run impossible.
-    fn made(&self) -> Result<(), RunError> {
+    /// Returns an error that makes a run impossible.
+    fn files_made(&self) -> Result<(), RunError> {
         Ok(())
     }
-    /// A line of the script or about it.
-    fn say(&self, line: &str);
-    /// Figures on the way: `psrun`.
-    fn progress(&self, so_far: &Outcome);
+    /// Receives a line of the script or about it.
+    fn print_line(&self, line: &str);
+    /// Receives figures on the way, of `psrun`.
+    fn report_progress(&self, so_far: &RunOutcome);
     /// Returns whether the run shall end now.
-    fn interrupted(&self) -> bool;
+    fn is_interrupted(&self) -> bool;
 }
 
-/// Carries out all steps of a plan; the figures of its run, if it has one.
+/// Runs all steps of a plan; returns the figures of its run, if it has one.
 ///
 /// # Errors
-/// What made figures impossible.
-pub fn execute<T: Timer>(
-    plan: &Plan,
+/// Returns the error that made figures impossible.
+pub fn execute_plan<T: Timer>(
+    plan: &WorkloadPlan,
     clock: &T,
-    listener: &dyn Listener,
-) -> Result<Option<Outcome>, RunError> {
+    listener: &dyn RunListener,
+) -> Result<Option<RunOutcome>, RunError> {
     check_room(plan)?;
     let mut sets = None;
-    let say = |line: &str| listener.say(line);
+    let say = |line: &str| listener.print_line(line);
+    // Steps run in the order of the script.
     for step in &plan.steps {
         match step {
-            Step::Say(line) => say(line),
-            Step::Sleep(seconds) => {
-                let until = clock.monotonic() + Duration::from_secs(*seconds);
-                while clock.monotonic() < until && !listener.interrupted() {
-                    clock.wait_until(until.min(clock.monotonic() + Duration::from_millis(200)));
+            RunStep::Say(line) => say(line),
+            RunStep::Sleep(seconds) => {
+                let until = clock.monotonic_time() + Duration::from_secs(*seconds);
+                // Short waits, so that an interruption is seen.
+                while clock.monotonic_time() < until && !listener.is_interrupted() {
+                    clock
+                        .wait_until(until.min(clock.monotonic_time() + Duration::from_millis(200)));
                 }
             }
-            // Its exit status is not looked at: the language says so.
-            Step::System(command) => {
+            // The language ignores the exit status of the command.
+            RunStep::System(command) => {
                 let done = std::process::Command::new("sh")
                     .arg("-c")
                     .arg(command)
                     .status();
-                done.map_err(|e| RunError::io(format!("system \"{command}\""), e))?;
+                done.map_err(|e| RunError::from_io(format!("system \"{command}\""), e))?;
             }
-            Step::Create => sets = Some(populate(plan, &say)?),
-            Step::Run => {
+            RunStep::Create => sets = Some(populate_filesets(plan, &say)?),
+            RunStep::Run => {
                 let mut sets = match sets.take() {
                     Some(sets) => sets,
-                    None => populate(plan, &say)?,
+                    None => populate_filesets(plan, &say)?,
                 };
-                sets.iter_mut().for_each(Files::leave);
-                listener.made()?;
-                sets.iter_mut().try_for_each(Files::enter)?;
-                let shared = Shared::new(plan, clock, sets, &say);
-                return measure(&shared, listener).map(Some);
+                // No descriptor may be open while the caller mounts anew.
+                sets.iter_mut().for_each(FilesetState::close_root);
+                listener.files_made()?;
+                sets.iter_mut().try_for_each(FilesetState::open_root)?;
+                let shared = RunState::new(plan, clock, sets, &say);
+                return measure_run(&shared, listener).map(Some);
             }
         }
     }
     Ok(None)
 }
 
-/// Threads that wait for the start, and those that have left.
+/// Registers threads that wait for the start, and those that have left.
 #[derive(Debug, Default)]
-struct Roll {
-    /// Guards the counts; nothing is done under it.
-    held: Mutex<Counts>,
+struct ThreadRoll {
+    /// Guards the counts, and is held for a few instructions only.
+    counts: Mutex<ThreadCounts>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ThreadCounts {
     ready: usize,
     started: bool,
     gone: usize,
-    first: Option<Leave>,
+    first: Option<LeaveReason>,
 }
 
-impl Roll {
-    /// A thread is ready; it returns when all are.
+impl ThreadRoll {
+    /// Counts a thread as ready; returns when all are.
     fn wait_for_start(&self) {
-        let mut held = self.held.lock();
+        let mut held = self.counts.lock();
         held.ready += 1;
         self.changed.notify_all();
         while !held.started {
@@ -202,18 +124,22 @@ impl Roll {
         }
     }
 
-    fn start(&self) {
-        self.held.lock().started = true;
+    fn release_all(&self) {
+        self.counts.lock().started = true;
         self.changed.notify_all();
     }
 
-    fn leave(&self, why: Leave) {
-        let mut held = self.held.lock();
+    fn note_left(&self, why: LeaveReason) {
+        // The first reason is kept, unless a failure comes later.
+        let mut held = self.counts.lock();
         held.gone += 1;
-        // What went wrong counts more than that something ended.
+        // A failure is worth more than a regular end.
         let worse = matches!(
             (&held.first, &why),
-            (Some(Leave::Done(_) | Leave::Stopped), Leave::Failed(_))
+            (
+                Some(LeaveReason::Done(_) | LeaveReason::Stopped),
+                LeaveReason::Failed(_)
+            )
         );
         if worse || held.first.is_none() {
             held.first = Some(why);
@@ -222,44 +148,53 @@ impl Roll {
     }
 }
 
-/// Says that a thread has left, even if it panics.
-struct Leaving<'a> {
-    roll: &'a Roll,
-    why: Option<Leave>,
+/// Reports that a thread has left, even if it panics.
+struct LeaveGuard<'a> {
+    roll: &'a ThreadRoll,
+    why: Option<LeaveReason>,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for LeaveGuard<'_> {
     fn drop(&mut self) {
         let panicked =
-            || Leave::Failed(RunError::Failed("a thread of the run has panicked".into()));
-        self.roll.leave(self.why.take().unwrap_or_else(panicked));
+            || LeaveReason::Failed(RunError::Failed("a thread of the run has panicked".into()));
+        self.roll
+            .note_left(self.why.take().unwrap_or_else(panicked));
     }
 }
 
-fn measure<T: Timer>(shared: &Shared<'_, T>, listener: &dyn Listener) -> Result<Outcome, RunError> {
+fn measure_run<T: Timer>(
+    shared: &RunState<'_, T>,
+    listener: &dyn RunListener,
+) -> Result<RunOutcome, RunError> {
     raise_descriptors(shared.threads.len() as u64);
-    let roll = Roll::default();
+    let roll = ThreadRoll::default();
     std::thread::scope(|scope| {
-        let spawned = start_all(scope, shared, &roll);
+        let spawned = spawn_threads(scope, shared, &roll);
         let all = match spawned {
             Ok(all) => all,
+            // The threads that were started wait for the release: they are let go, see the end and
+            // leave.
             Err(error) => {
-                shared.end();
-                roll.start();
+                shared.end_run();
+                roll.release_all();
                 return Err(error);
             }
         };
+        // Released only when every thread is ready: thread creation is not part of the run.
         {
-            let mut held = roll.held.lock();
+            let mut held = roll.counts.lock();
             while held.ready < all {
                 roll.changed.wait(&mut held);
             }
         }
-        let began = shared.now();
-        shared.events.start(began);
-        roll.start();
-        let watched = watch(shared, &roll, listener, began, all);
-        shared.end();
+        let began = shared.now_nanos();
+        // The event source starts with the run, so that no events have piled up before.
+        shared.events.restart(began);
+        roll.release_all();
+        let watched = watch_run(shared, &roll, listener, began, all);
+        // Threads that wait are woken, because the scope joins them all.
+        shared.end_run();
         let mut outcome = watched?;
         for (name, tested) in shared
             .tested
@@ -267,7 +202,7 @@ fn measure<T: Timer>(shared: &Shared<'_, T>, listener: &dyn Listener) -> Result<
             .iter()
             .filter(|_| shared.plan.debug >= 3)
         {
-            let (mean, spread) = tested.figures();
+            let (mean, spread) = tested.mean_and_spread();
             outcome.ended +=
                 &format!("; {name}: mean {mean:.3}, relative standard deviation {spread:.3}");
         }
@@ -275,37 +210,42 @@ fn measure<T: Timer>(shared: &Shared<'_, T>, listener: &dyn Listener) -> Result<
     })
 }
 
-fn start_all<'scope, T: Timer>(
+fn spawn_threads<'scope, T: Timer>(
     scope: &'scope std::thread::Scope<'scope, '_>,
-    shared: &'scope Shared<'_, T>,
-    roll: &'scope Roll,
+    shared: &'scope RunState<'_, T>,
+    roll: &'scope ThreadRoll,
 ) -> Result<usize, RunError> {
     let plan = shared.plan;
+    // Small stacks: a run may have thousands of threads.
     let named = |name: String| std::thread::Builder::new().name(name).stack_size(STACK);
-    let failed = |e| RunError::io(format!("starting {} threads", shared.threads.len()), e);
-    let writes =
-        |thread: &super::plan::Thread| thread.ops.iter().any(|op| op.kind == Kind::AioWrite);
+    let failed = |e| RunError::from_io(format!("starting {} threads", shared.threads.len()), e);
+    let writes = |thread: &super::plan::PlannedThread| {
+        thread.ops.iter().any(|op| op.kind == FlowopKind::AioWrite)
+    };
     let writing = plan
         .processes
         .iter()
         .filter(|process| process.threads.iter().any(writes))
         .map(|p| p.instances);
+    // As many writers as the C library would have, within a limit.
     for writer in 0..(writing.sum::<u64>() * WRITERS).min(WRITERS_MAX) {
         named(format!("aio-{writer}"))
             .spawn_scoped(scope, || shared.queue.serve(&shared.stop))
             .map_err(failed)?;
     }
+    // Each thread prepares itself, then waits for all others.
     for (number, state) in shared.threads.iter().enumerate() {
         let process = &plan.processes[state.process];
         let thread = &process.threads[state.thread];
         let work = move || {
-            let mut leaving = Leaving { roll, why: None };
-            let prepared = super::priority::set(process.nice, thread.ioprio);
-            let mut worker = Worker::new(shared, number);
+            let mut leaving = LeaveGuard { roll, why: None };
+            // A priority that is refused is an error of the run, told only after all have started.
+            let prepared = super::priority::set_priorities(process.nice, thread.ioprio);
+            let mut worker = FlowopRunner::new(shared, number);
             roll.wait_for_start();
             leaving.why = Some(match prepared {
                 Ok(()) => worker.run(),
-                Err(error) => Leave::Failed(error),
+                Err(error) => LeaveReason::Failed(error),
             });
         };
         named(thread.name.clone())
@@ -317,108 +257,124 @@ fn start_all<'scope, T: Timer>(
 
 /// Waits for the end, with a look at each second. The figures are taken before the end is
 /// announced.
-fn watch<T: Timer>(
-    shared: &Shared<'_, T>,
-    roll: &Roll,
-    listener: &dyn Listener,
+fn watch_run<T: Timer>(
+    shared: &RunState<'_, T>,
+    roll: &ThreadRoll,
+    listener: &dyn RunListener,
     began: u64,
     all: usize,
-) -> Result<Outcome, RunError> {
+) -> Result<RunOutcome, RunError> {
     let plan = shared.plan;
     let deadline = plan.seconds.map(|seconds| began + seconds * SECOND);
-    let mut series = Series {
+    let mut series = SecondSeries {
         began,
         last: [0; 5],
         seconds: Vec::new(),
     };
+    // `next` is the time of the next look, `told` the number of reports so far.
     let (mut next, mut before, mut told) = (began + SECOND, None, 0);
     let end = loop {
         let until = deadline.map_or(next, |deadline| deadline.min(next));
-        if let Some(reason) = wait(shared, roll, listener, until, all)? {
+        if let Some(reason) = wait_until(shared, roll, listener, until, all)? {
+            // The wait ends at the next second, or at the deadline before it.
             break reason;
         }
-        let now = shared.now();
+        let now = shared.now_nanos();
         if deadline.is_some_and(|deadline| now >= deadline) {
             break RunEnd::Over("the time was over".to_owned());
         }
         if now >= next {
-            series.look(now, shared.sums());
+            series.add_second(now, shared.sum_figures());
+            // The next look is at a whole second from the start, even after a late one.
             next = now - (now - began) % SECOND + SECOND;
         }
         let period = plan.period.unsigned_abs();
         let due = ((now - began) / SECOND).checked_div(period).unwrap_or(0);
         if due > told {
             told = due;
-            let now = outcome(shared, began, &series, RunEnd::Over(String::new()));
-            listener.progress(&since(&now, before.as_ref()));
+            let now = take_outcome(shared, began, &series, RunEnd::Over(String::new()));
+            // A negative period begins anew each time.
+            listener.report_progress(&outcome_since(&now, before.as_ref()));
             before = (plan.period < 0).then_some(now);
         }
     };
-    let now = shared.now();
-    // A rest of a second is one, if it is more than a moment.
+    let now = shared.now_nanos();
+    // The rest of a second counts as one, if it is more than a moment.
     if now - began - series.seconds.last().map_or(0, |last| last.at) > SECOND / 10 {
-        series.look(now, shared.sums());
+        series.add_second(now, shared.sum_figures());
     }
+    // The figures are read after this: an operation that ends now counts no more.
     shared.stop.set();
-    Ok(outcome(shared, began, &series, end))
+    Ok(take_outcome(shared, began, &series, end))
 }
 
-/// How a run came to its end.
+/// Says how a run came to its end.
 #[derive(Debug, PartialEq, Eq)]
 enum RunEnd {
-    /// It is over, for this reason.
+    /// The run is over, for this reason.
     Over(String),
-    /// Its listener wants no more of it.
+    /// Its listener has interrupted it.
     Interrupted,
 }
 
-/// Waits until then, or for the reason to end before.
-fn wait<T: Timer>(
-    shared: &Shared<'_, T>,
-    roll: &Roll,
-    listener: &dyn Listener,
+/// Waits until then, or returns the reason to end before.
+fn wait_until<T: Timer>(
+    shared: &RunState<'_, T>,
+    roll: &ThreadRoll,
+    listener: &dyn RunListener,
     until: u64,
     all: usize,
 ) -> Result<Option<RunEnd>, RunError> {
     let quit = shared.plan.quit;
-    let mut held = roll.held.lock();
+    let mut held = roll.counts.lock();
+    // The first leaver decides: by the end rule, or by its error.
     loop {
         match held.first.take() {
-            Some(Leave::Failed(error)) => return Err(error),
-            Some(Leave::Done(why)) if quit == Quit::Timeout => return Err(RunError::Early(why)),
-            Some(Leave::Done(why)) if quit == Quit::FirstDone || held.gone == all => {
+            Some(LeaveReason::Failed(error)) => return Err(error),
+            Some(LeaveReason::Done(why)) if quit == QuitMode::Timeout => {
+                return Err(RunError::Early(why));
+            }
+            Some(LeaveReason::Done(why)) if quit == QuitMode::FirstDone || held.gone == all => {
                 return Ok(Some(RunEnd::Over(why)));
             }
-            // Whoever comes after the last operation that counts ends the run, and leaves.
-            Some(Leave::Stopped) if shared.is_done() => {
+            // The first thread that gets no operation more ends the run, and leaves.
+            Some(LeaveReason::Stopped) if shared.is_done() => {
                 return Ok(Some(RunEnd::Over("all operations were done".into())));
             }
             first => held.first = first,
         }
-        if listener.interrupted() {
+        if listener.is_interrupted() {
             return Ok(Some(RunEnd::Interrupted));
         }
-        let Some(left) = until.checked_sub(shared.now()).filter(|left| *left > 0) else {
+        let Some(left) = until
+            .checked_sub(shared.now_nanos())
+            .filter(|left| *left > 0)
+        else {
             return Ok(None);
         };
-        // Not longer than somebody who interrupts would like to wait.
+        // The wait is limited, so that an interruption is seen soon.
         let _ = roll
             .changed
             .wait_for(&mut held, Duration::from_nanos(left.min(SECOND / 5)));
     }
 }
 
-struct Series {
+struct SecondSeries {
     began: u64,
     last: [u64; 5],
-    seconds: Vec<Second>,
+    seconds: Vec<SecondFigures>,
 }
 
-impl Series {
-    fn look(&mut self, now: u64, sums: [u64; 5]) {
+impl SecondSeries {
+    fn add_second(&mut self, now: u64, sums: [u64; 5]) {
+        // Tallies grow by other threads meanwhile, so differences saturate.
+        debug_assert!(
+            now >= self.began,
+            "a second of the run lies behind its beginning"
+        );
         let [operations, reads, writes, bytes, nanos] =
             std::array::from_fn(|at| sums[at].saturating_sub(self.last[at]));
-        self.seconds.push(Second {
+        self.seconds.push(SecondFigures {
             at: now - self.began,
             operations,
             reads,
@@ -430,19 +386,25 @@ impl Series {
     }
 }
 
-fn outcome<T: Timer>(shared: &Shared<'_, T>, began: u64, series: &Series, end: RunEnd) -> Outcome {
+fn take_outcome<T: Timer>(
+    shared: &RunState<'_, T>,
+    began: u64,
+    series: &SecondSeries,
+    end: RunEnd,
+) -> RunOutcome {
     let was_interrupted = end == RunEnd::Interrupted;
-    let nanos = shared.now() - began;
+    // The length is taken before the figures, which take time themselves.
+    let nanos = shared.now_nanos() - began;
     let lines = shared
-        .figures()
+        .figures_by_name()
         .into_iter()
-        .map(|(name, kind, figures)| Line {
+        .map(|(name, kind, figures)| FlowopFigures {
             name,
             kind,
             figures,
         })
         .collect();
-    Outcome {
+    RunOutcome {
         nanos,
         at: nanos,
         lines,
@@ -456,10 +418,11 @@ fn outcome<T: Timer>(shared: &Shared<'_, T>, began: u64, series: &Series, end: R
     }
 }
 
-fn since(now: &Outcome, before: Option<&Outcome>) -> Outcome {
+fn outcome_since(now: &RunOutcome, before: Option<&RunOutcome>) -> RunOutcome {
     let Some(before) = before else {
         return now.clone();
     };
+    // Nanoseconds and figures since the last report; the rest stays that of the run.
     let mut since = now.clone();
     since.nanos -= before.nanos;
     for (line, old) in since.lines.iter_mut().zip(&before.lines) {
@@ -468,14 +431,14 @@ fn since(now: &Outcome, before: Option<&Outcome>) -> Outcome {
     since
 }
 
-/// As many descriptors as the threads may want, if they may be had.
+/// Raises the limit of descriptors to the number that the threads may want, if possible.
 fn raise_descriptors(threads: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     let wanted = threads * DESCRIPTORS + 256;
     if now.current.is_some_and(|current| current < wanted) {
         let current = Some(now.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-        // Refused, the run goes on: few threads use more than a handful.
+        // Without it the run goes on: few threads use more than a handful.
         let _ = setrlimit(
             Resource::Nofile,
             Rlimit {

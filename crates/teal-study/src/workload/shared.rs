@@ -1,62 +1,63 @@
-//! What the threads of a run have together.
+//! Holds the state that the threads of a run share.
 //!
 //! # Guarantees
-//! 1. A thread's figures are written by it alone.
+//! 1. A thread's figures are written by this thread alone.
 //! 2. The threads of one process (in the script's sense) lie side by side.
 
-use super::aio::Queue;
-use super::fileset::Files;
-use super::plan::{OpId, Plan};
-use super::quota::Quota;
-use super::random::Stream;
-use super::stats::{Figures, Tally, Totals};
-use super::waiting::{Events, Gate, Semaphore, Stop};
-use crate::numbers::mix;
-use crate::wml::Kind;
+use super::aio::WriteQueue;
+use super::fileset::FilesetState;
+use super::plan::{FlowopId, WorkloadPlan};
+use super::quota::OperationQuota;
+use super::random::RandomStream;
+use super::stats::{FlowopTally, LatencyFigures, ThreadTotals};
+use super::waiting::{EventSource, Gate, Semaphore, StopFlag};
+use crate::numbers::mix_bits;
+use crate::wml::FlowopKind;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use teal_env::Timer;
 
-/// Where threads meet: an instance of `block` or of `semblock`.
+/// Holds a point where threads meet: an instance of `block` or of `semblock`.
 #[derive(Debug)]
-pub(super) enum Meeting {
+pub(super) enum MeetingPoint {
     Gate(Gate),
     Semaphore(Semaphore),
 }
 
-/// What is known of one thread.
+/// Holds the state of one thread that others may read.
 #[derive(Debug)]
 pub(super) struct ThreadState {
     /// Which process and which thread of the plan.
     pub(super) process: usize,
     pub(super) thread: usize,
-    /// Which instance of a process, of all there are.
+    /// Number of the process instance, of all there are.
     pub(super) instance: usize,
-    /// By flowop.
-    pub(super) tallies: Vec<Tally>,
-    pub(super) meetings: Vec<Option<Meeting>>,
-    pub(super) totals: Totals,
+    /// Figures of each flowop.
+    pub(super) tallies: Vec<FlowopTally>,
+    pub(super) meetings: Vec<Option<MeetingPoint>>,
+    pub(super) totals: ThreadTotals,
 }
 
-/// Mean and spread of what a random variable has given.
+/// Computes mean and spread of a random variable's values.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Tested {
+pub(super) struct DrawStatistics {
     count: u64,
     sum: f64,
     squares: f64,
 }
 
-impl Tested {
-    pub(super) fn add(&mut self, drawn: f64) {
+impl DrawStatistics {
+    pub(super) fn add_draw(&mut self, drawn: f64) {
         self.count += 1;
         self.sum += drawn;
         self.squares += drawn * drawn;
     }
 
-    /// Mean, and standard deviation as a part of it.
-    pub(super) fn figures(&self) -> (f64, f64) {
+    /// Returns the mean, and the standard deviation as a part of it.
+    pub(super) fn mean_and_spread(&self) -> (f64, f64) {
         let mean = self.sum / (self.count as f64).max(1.0);
+        // Rounding can make a variance negative.
         let variance = (self.squares / (self.count as f64).max(1.0) - mean * mean).max(0.0);
         (
             mean,
@@ -69,36 +70,38 @@ impl Tested {
     }
 }
 
-/// All of it.
-pub(super) struct Shared<'a, T> {
-    pub(super) plan: &'a Plan,
+/// Holds everything that threads share.
+pub(super) struct RunState<'a, T> {
+    pub(super) plan: &'a WorkloadPlan,
     pub(super) clock: &'a T,
-    pub(super) sets: Vec<Files>,
-    pub(super) stop: Stop,
-    /// If a run is to have so many operations.
-    quota: Option<Quota>,
-    pub(super) events: Events,
-    pub(super) queue: Queue,
+    pub(super) sets: Vec<FilesetState>,
+    pub(super) stop: StopFlag,
+    /// Number of operations that the run may still do, if it is limited.
+    quota: Option<OperationQuota>,
+    pub(super) events: EventSource,
+    pub(super) queue: WriteQueue,
     pub(super) threads: Vec<ThreadState>,
-    /// Filebench's offsets, by process: each the same. Guards the stream.
-    pub(super) offsets: Vec<Mutex<Stream>>,
-    /// Where the threads of each process are.
+    /// Guards the stream of Filebench's offsets, which is the same in each process.
+    pub(super) offsets: Vec<Mutex<RandomStream>>,
+    /// Range of the threads of each process.
     processes: Vec<Range<usize>>,
-    /// Where instances of each kind of thread are: by process and thread of the plan.
+    /// Places of the instances of each kind of thread, by process and thread of the plan.
     kinds: Vec<Vec<Vec<usize>>>,
-    /// Guards what `testrandvar` has seen.
-    pub(super) tested: Mutex<BTreeMap<String, Tested>>,
+    /// Guards the values that `testrandvar` has drawn.
+    pub(super) tested: Mutex<BTreeMap<String, DrawStatistics>>,
     pub(super) say: &'a (dyn Fn(&str) + Sync),
 }
 
-impl<'a, T: Timer> Shared<'a, T> {
+impl<'a, T: Timer> RunState<'a, T> {
     pub(super) fn new(
-        plan: &'a Plan,
+        plan: &'a WorkloadPlan,
         clock: &'a T,
-        sets: Vec<Files>,
+        sets: Vec<FilesetState>,
         say: &'a (dyn Fn(&str) + Sync),
     ) -> Self {
+        // `kinds` finds the instances of a flowop, `processes` those of a process.
         let (mut threads, mut processes) = (Vec::new(), Vec::new());
+        // Threads of a process instance are consecutive, so that a range finds them.
         let mut kinds: Vec<Vec<Vec<usize>>> = plan
             .processes
             .iter()
@@ -114,34 +117,35 @@ impl<'a, T: Timer> Shared<'a, T> {
                             process: p,
                             thread: t,
                             instance: processes.len(),
-                            tallies: thread.ops.iter().map(|_| Tally::new()).collect(),
+                            tallies: thread.ops.iter().map(|_| FlowopTally::new()).collect(),
                             meetings: thread
                                 .ops
                                 .iter()
                                 .map(|op| match op.kind {
-                                    Kind::Block => Some(Meeting::Gate(Gate::default())),
-                                    Kind::SemBlock => {
-                                        Some(Meeting::Semaphore(Semaphore::new(op.highwater)))
+                                    FlowopKind::Block => Some(MeetingPoint::Gate(Gate::default())),
+                                    FlowopKind::SemBlock => {
+                                        Some(MeetingPoint::Semaphore(Semaphore::new(op.highwater)))
                                     }
                                     _ => None,
                                 })
                                 .collect(),
-                            totals: Totals::default(),
+                            totals: ThreadTotals::default(),
                         });
                     }
                 }
                 processes.push(first..threads.len());
             }
         }
-        let same = || Mutex::new(Stream::new(mix(plan.options.seed), 0x7361_6d65));
+        // Each process draws the same offsets, as forked processes do in Filebench.
+        let same = || Mutex::new(RandomStream::new(mix_bits(plan.options.seed), 0x7361_6d65));
         Self {
             plan,
             clock,
             sets,
-            stop: Stop::default(),
-            quota: plan.options.operations.map(Quota::new),
-            events: Events::new(clock.monotonic().as_nanos() as u64),
-            queue: Queue::new(),
+            stop: StopFlag::default(),
+            quota: plan.options.operations.map(OperationQuota::new),
+            events: EventSource::new(clock.monotonic_time().as_nanos() as u64),
+            queue: WriteQueue::new(),
             threads,
             offsets: processes.iter().map(|_| same()).collect(),
             processes,
@@ -151,55 +155,60 @@ impl<'a, T: Timer> Shared<'a, T> {
         }
     }
 
-    /// Monotonic time in nanoseconds.
-    pub(super) fn now(&self) -> u64 {
-        let now = self.clock.monotonic();
+    /// Returns monotonic time in nanoseconds.
+    pub(super) fn now_nanos(&self) -> u64 {
+        let now = self.clock.monotonic_time();
         now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
     }
 
-    /// Returns whether one operation more counts; the first that does not ends the run.
-    pub(super) fn counts(&self) -> bool {
-        let counts = self.quota.as_ref().is_none_or(Quota::take);
+    /// Returns whether one more operation counts; the first that does not ends the run.
+    pub(super) fn take_quota(&self) -> bool {
+        let counts = self.quota.as_ref().is_none_or(OperationQuota::take_one);
+        // No thread gets an operation after this one.
         if !counts {
             self.stop.set();
         }
         counts
     }
 
-    /// An operation that counts is in the figures.
-    pub(super) fn recorded(&self) {
+    /// Notes that an operation that counts is in the figures.
+    pub(super) fn note_recorded(&self) {
         if let Some(quota) = &self.quota {
-            quota.recorded();
+            quota.note_recorded();
         }
     }
 
-    /// Returns whether as many operations as a run is to have were done and are in the figures.
+    /// Returns whether all operations of a limited run were done and are in the figures.
     pub(super) fn is_done(&self) -> bool {
-        self.quota.as_ref().is_some_and(Quota::is_met)
+        self.quota.as_ref().is_some_and(OperationQuota::is_met)
     }
 
-    /// The threads of the same process.
+    /// Returns the threads of the same process.
     pub(super) fn process_of(&self, thread: &ThreadState) -> &[ThreadState] {
         &self.threads[self.processes[thread.instance].clone()]
     }
 
-    /// All threads that run this flowop.
-    pub(super) fn instances(&self, id: OpId) -> impl Iterator<Item = &ThreadState> {
+    /// Returns all threads that run this flowop.
+    pub(super) fn threads_running(&self, id: FlowopId) -> impl Iterator<Item = &ThreadState> {
         self.kinds[id.process][id.thread]
             .iter()
             .map(|at| &self.threads[*at])
     }
 
-    /// All instances of these flowops where threads meet.
-    pub(super) fn meetings<'b>(&'b self, ids: &'b [OpId]) -> impl Iterator<Item = &'b Meeting> {
+    /// Returns all meeting points of these flowops.
+    pub(super) fn meeting_points<'b>(
+        &'b self,
+        ids: &'b [FlowopId],
+    ) -> impl Iterator<Item = &'b MeetingPoint> {
         ids.iter().flat_map(|id| {
-            self.instances(*id)
+            self.threads_running(*id)
                 .filter_map(|thread| thread.meetings[id.op].as_ref())
         })
     }
 
-    /// Ends the run and wakes whoever waits.
-    pub(super) fn end(&self) {
+    /// Ends the run and wakes all waiting threads.
+    pub(super) fn end_run(&self) {
+        // The flag comes first: a woken thread looks at it, and would wait again otherwise.
         self.stop.set();
         for meeting in self
             .threads
@@ -207,39 +216,41 @@ impl<'a, T: Timer> Shared<'a, T> {
             .flat_map(|thread| thread.meetings.iter().flatten())
         {
             match meeting {
-                Meeting::Gate(gate) => gate.open(),
-                Meeting::Semaphore(semaphore) => semaphore.wake(),
+                MeetingPoint::Gate(gate) => gate.open(),
+                MeetingPoint::Semaphore(semaphore) => semaphore.wake_all(),
             }
         }
     }
 
-    /// The figures of each name, in the order of definition.
-    pub(super) fn figures(&self) -> Vec<(String, Kind, Figures)> {
-        let mut lines: Vec<(String, Kind, Figures)> = Vec::new();
+    /// Returns the figures of each name, in the order of definition.
+    pub(super) fn figures_by_name(&self) -> Vec<(String, FlowopKind, LatencyFigures)> {
+        let mut lines: Vec<(String, FlowopKind, LatencyFigures)> = Vec::new();
         for (p, process) in self.plan.processes.iter().enumerate() {
             for (t, thread) in process.threads.iter().enumerate() {
                 for (o, op) in thread.ops.iter().enumerate() {
+                    // Instances of one flowop share a line, and so do flowops of one name and kind.
                     let at = lines
                         .iter()
                         .position(|(name, kind, _)| *name == op.name && *kind == op.kind);
                     let at = at.unwrap_or_else(|| {
-                        lines.push((op.name.clone(), op.kind, Figures::default()));
+                        lines.push((op.name.clone(), op.kind, LatencyFigures::default()));
                         lines.len() - 1
                     });
                     let instances = self.kinds[p][t]
                         .iter()
                         .map(|at| &self.threads[*at].tallies[o]);
-                    instances.for_each(|tally| lines[at].2.add(tally));
+                    instances.for_each(|tally| lines[at].2.add_tally(tally));
                 }
             }
         }
         lines
     }
 
-    /// Operations, reads, writes, bytes and nanoseconds of everything that counts, so far: cheap,
-    /// for each second.
-    pub(super) fn sums(&self) -> [u64; 5] {
+    /// Returns operations, reads, writes, bytes and nanoseconds of everything that counts so far.
+    /// This is cheap enough for each second.
+    pub(super) fn sum_figures(&self) -> [u64; 5] {
         let mut sums = [0; 5];
+        // Only I/O is counted, as in the summary.
         for state in &self.threads {
             let ops = &self.plan.processes[state.process].threads[state.thread].ops;
             for (op, tally) in ops

@@ -1,99 +1,99 @@
-//! Workloads that come with the program, stated anew in the language.
+//! Holds the workloads that come with the program, written anew in the language.
 //!
 //! # Guarantees
-//! 1. Each is sound, lies wholly in the directory of the run, and says in its first line what it
-//!    is.
+//! 1. Each is sound, lies wholly in the directory of the run, and describes itself in its first
+//!    line.
 
-/// A workload that comes with the program.
+/// Describes a workload that comes with the program.
 #[derive(Debug, Clone, Copy)]
-pub struct Shipped {
-    /// Its name.
+pub struct ShippedWorkload {
+    /// Name of the workload.
     pub name: &'static str,
-    /// What Filebench and others call it, too.
+    /// Name in Filebench and other programs.
     pub alias: &'static str,
-    /// The script.
+    /// Text of the script.
     pub text: &'static str,
 }
 
-/// All of them: four servers (parameters of the study of 248 benchmarks), then phases of a thesis
+/// All workloads: four servers (parameters of the study of 248 benchmarks), then phases of a thesis
 /// on energy.
-pub const SHIPPED: &[Shipped] = &[
-    Shipped {
+pub const SHIPPED: &[ShippedWorkload] = &[
+    ShippedWorkload {
         name: "web",
         alias: "webserver",
         text: include_str!("shipped/web.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "file",
         alias: "fileserver",
         text: include_str!("shipped/file.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "mail",
         alias: "varmail",
         text: include_str!("shipped/mail.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "db",
         alias: "oltp",
         text: include_str!("shipped/db.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "create",
         alias: "create",
         text: include_str!("shipped/create.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "read",
         alias: "reread",
         text: include_str!("shipped/read.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "rand_read",
         alias: "rand_reread",
         text: include_str!("shipped/rand_read.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "rewrite",
         alias: "rewrite",
         text: include_str!("shipped/rewrite.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "updates",
         alias: "updates",
         text: include_str!("shipped/updates.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "updates_reread",
         alias: "updates_reread",
         text: include_str!("shipped/updates_reread.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "camera",
         alias: "camera",
         text: include_str!("shipped/camera.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "mp3",
         alias: "mp3",
         text: include_str!("shipped/mp3.wml"),
     },
-    Shipped {
+    ShippedWorkload {
         name: "fragmented",
         alias: "fragmented",
         text: include_str!("shipped/fragmented.wml"),
     },
 ];
 
-impl Shipped {
-    /// The one of that name, or alias.
-    pub fn named(name: &str) -> Option<&'static Self> {
+impl ShippedWorkload {
+    /// Returns the workload of that name, or alias.
+    pub fn by_name(name: &str) -> Option<&'static Self> {
         SHIPPED
             .iter()
             .find(|shipped| shipped.name == name || shipped.alias == name)
     }
 
-    /// Returns what it is: its first line.
+    /// Returns its description: the first line.
     pub fn about(&self) -> &'static str {
         self.text
             .lines()
@@ -102,7 +102,7 @@ impl Shipped {
             .trim_start_matches("# ")
     }
 
-    /// Its variables and what they are set to, as written.
+    /// Returns its variables and their values, as written.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.text
             .lines()

@@ -1,8 +1,9 @@
-//! Figures of a run: counted by each thread for itself, added up when they are read.
+//! Counts figures of a run: each thread counts for itself, and the sums are made when they are
+//! read.
 //!
 //! # Guarantees
 //! 1. Counting takes no lock and no instruction that other processors wait for: one thread writes a
-//!    tally, whoever reads it sees each number whole.
+//!    tally, and a reader sees each number whole.
 //! 2. A percentile is at most 1/16 above the latency it stands for, and never below it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,17 +14,23 @@ const LINEAR: u64 = 16;
 const OCTAVES: usize = 36;
 const BUCKETS: usize = LINEAR as usize + OCTAVES * 16;
 
-fn bucket(nanos: u64) -> usize {
+fn bucket_of(nanos: u64) -> usize {
     if nanos < LINEAR {
         return nanos as usize;
     }
     let octave = nanos.ilog2() as usize;
+    // The four bits below the highest one choose the bucket within the octave.
+    debug_assert!(
+        octave >= 4,
+        "latencies of lower octaves have buckets of their own"
+    );
     let part = (nanos >> (octave - 4)) as usize & 15;
     (LINEAR as usize + (octave - 4) * 16 + part).min(BUCKETS - 1)
 }
 
-/// The largest latency of a bucket.
-fn upper(bucket: usize) -> u64 {
+/// Returns the largest latency of a bucket.
+fn bucket_upper(bucket: usize) -> u64 {
+    debug_assert!(bucket < BUCKETS, "the histogram has this bucket");
     if bucket < LINEAR as usize {
         return bucket as u64;
     }
@@ -34,32 +41,35 @@ fn upper(bucket: usize) -> u64 {
     ((16 + part as u64 + 1) << (octave - 4)) - 1
 }
 
-/// The least latency of a bucket.
-fn lower(bucket: usize) -> u64 {
-    bucket.checked_sub(1).map_or(0, |below| upper(below) + 1)
+/// Returns the least latency of a bucket.
+fn bucket_lower(bucket: usize) -> u64 {
+    bucket
+        .checked_sub(1)
+        .map_or(0, |below| bucket_upper(below) + 1)
 }
 
-/// What one thread has done by one flowop.
+/// Counts the operations of one thread by one flowop.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct FlowopTally {
     count: AtomicU64,
     bytes: AtomicU64,
     nanos: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
-    /// Opened because its slot was empty; not part of the count.
+    /// Number of files that were opened because their slot was empty; not part of the count.
     opens: AtomicU64,
-    /// Passed over: what was to be deleted was open elsewhere.
+    /// Number of files that were passed over: they were to be deleted, and were open elsewhere.
     skips: AtomicU64,
     histogram: Box<[AtomicU64]>,
 }
 
-/// One thread writes; so a load and a store do what an addition that locks would.
-fn add(to: &AtomicU64, n: u64) {
+/// Adds to a counter that one thread alone writes: a load and a store do the work of an addition
+/// that locks.
+fn add_relaxed(to: &AtomicU64, n: u64) {
     to.store(to.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
-impl Tally {
+impl FlowopTally {
     pub(super) fn new() -> Self {
         Self {
             count: AtomicU64::new(0),
@@ -74,24 +84,25 @@ impl Tally {
     }
 
     pub(super) fn record(&self, nanos: u64, bytes: u64) {
-        add(&self.bytes, bytes);
-        add(&self.nanos, nanos);
+        add_relaxed(&self.bytes, bytes);
+        add_relaxed(&self.nanos, nanos);
+        // Only this thread writes, so a plain comparison does for the extremes.
         if nanos < self.min.load(Relaxed) {
             self.min.store(nanos, Relaxed);
         }
         if nanos > self.max.load(Relaxed) {
             self.max.store(nanos, Relaxed);
         }
-        add(&self.histogram[bucket(nanos)], 1);
-        add(&self.count, 1);
+        add_relaxed(&self.histogram[bucket_of(nanos)], 1);
+        add_relaxed(&self.count, 1);
     }
 
-    pub(super) fn opened(&self) {
-        add(&self.opens, 1);
+    pub(super) fn note_opened(&self) {
+        add_relaxed(&self.opens, 1);
     }
 
-    pub(super) fn skipped(&self) {
-        add(&self.skips, 1);
+    pub(super) fn note_skipped(&self) {
+        add_relaxed(&self.skips, 1);
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -107,27 +118,27 @@ impl Tally {
     }
 }
 
-/// Figures of a flowop, added up over threads.
+/// Sums up the figures of a flowop over threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Figures {
-    /// Operations.
+pub struct LatencyFigures {
+    /// Number of operations.
     pub count: u64,
     /// Bytes read, written or listed.
     pub bytes: u64,
-    /// Latencies together, in nanoseconds.
+    /// Sum of the latencies, in nanoseconds.
     pub nanos: u64,
-    /// The least latency in nanoseconds; 0 if nothing was done.
+    /// Least latency in nanoseconds; 0 if nothing was done.
     pub min: u64,
-    /// The largest.
+    /// Largest latency in nanoseconds.
     pub max: u64,
-    /// Files opened because the slot was empty, which are not in the count.
+    /// Number of files opened because the slot was empty, which are not in the count.
     pub opens: u64,
-    /// Files that were not deleted because they were open elsewhere.
+    /// Number of files that were not deleted because they were open elsewhere.
     pub skips: u64,
     buckets: Vec<u64>,
 }
 
-impl Default for Figures {
+impl Default for LatencyFigures {
     fn default() -> Self {
         Self {
             count: 0,
@@ -142,9 +153,11 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
-    pub(super) fn add(&mut self, tally: &Tally) {
+impl LatencyFigures {
+    pub(super) fn add_tally(&mut self, tally: &FlowopTally) {
+        // The reader may see a tally in the middle of an operation: a figure may lag by one.
         let count = tally.count();
+        // A tally without operations has no extremes.
         if count > 0 {
             let min = tally.min.load(Relaxed);
             self.min = if self.count == 0 {
@@ -166,6 +179,7 @@ impl Figures {
 
     /// Adds other figures.
     pub fn merge(&mut self, other: &Self) {
+        // Figures without operations have no extremes.
         if other.count > 0 {
             self.min = if self.count == 0 {
                 other.min
@@ -185,9 +199,10 @@ impl Figures {
             .for_each(|(sum, n)| *sum += n);
     }
 
-    /// Returns what has been added since `before`. Its extremes are those of its buckets, and one
-    /// operation's own.
+    /// Returns the figures since `before`. Their extremes are those of their buckets, or of a
+    /// single operation.
     pub fn since(&self, before: &Self) -> Self {
+        // Counters only grow, so differences are exact; saturation covers a torn read.
         let buckets: Vec<u64> = self
             .buckets
             .iter()
@@ -205,9 +220,13 @@ impl Figures {
             self.count.saturating_sub(before.count),
             self.nanos.saturating_sub(before.nanos),
         );
+        // The true extremes of the time are not kept, so the buckets' bounds stand for them.
         let extremes = match (count, used().next(), used().next_back()) {
             (1, ..) => (nanos, nanos),
-            (_, Some(first), Some(last)) => (lower(first).max(self.min), upper(last).min(self.max)),
+            (_, Some(first), Some(last)) => (
+                bucket_lower(first).max(self.min),
+                bucket_upper(last).min(self.max),
+            ),
             _ => (0, 0),
         };
         Self {
@@ -222,22 +241,23 @@ impl Figures {
         }
     }
 
-    /// The latency in nanoseconds that `share` (0 to 1) of the operations did not exceed; 0 if
-    /// there was none.
+    /// Returns the latency in nanoseconds that `share` (0 to 1) of the operations did not exceed; 0
+    /// if there was none.
     pub fn percentile(&self, share: f64) -> u64 {
+        debug_assert!((0.0..=1.0).contains(&share), "a share is between 0 and 1");
         let all: u64 = self.buckets.iter().sum();
         let wanted = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
         let mut seen = 0;
         for (at, n) in self.buckets.iter().enumerate() {
             seen += n;
             if seen >= wanted {
-                return upper(at).clamp(self.min, self.max);
+                return bucket_upper(at).clamp(self.min, self.max);
             }
         }
         0
     }
 
-    /// The mean latency in nanoseconds; 0 if nothing was done.
+    /// Returns the mean latency in nanoseconds; 0 if nothing was done.
     pub fn mean(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -246,12 +266,13 @@ impl Figures {
         }
     }
 
-    /// Filebench's histogram: how many operations took less than 2^i nanoseconds, and not less than
-    /// the half.
-    pub fn powers(&self) -> [u64; 64] {
+    /// Returns Filebench's histogram: the number of operations that took less than 2^i nanoseconds,
+    /// and not less than the half.
+    pub fn log2_histogram(&self) -> [u64; 64] {
+        // Each bucket belongs to one power of two, as octaves do not overlap them.
         let mut powers = [0; 64];
         for (at, n) in self.buckets.iter().enumerate() {
-            let power = upper(at)
+            let power = bucket_upper(at)
                 .checked_ilog2()
                 .map_or(0, |power| power as usize + 1);
             powers[power.min(63)] += n;
@@ -260,21 +281,21 @@ impl Figures {
     }
 }
 
-/// What a thread has done in all, for limits and end rules that look at more than one flowop.
+/// Counts all operations of a thread, for limits and end rules that look at more than one flowop.
 #[derive(Debug, Default)]
-pub(super) struct Totals {
+pub(super) struct ThreadTotals {
     operations: AtomicU64,
     transfers: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Totals {
+impl ThreadTotals {
     pub(super) fn record(&self, transfer: bool, bytes: u64) {
-        add(&self.operations, 1);
+        add_relaxed(&self.operations, 1);
         if transfer {
-            add(&self.transfers, 1);
+            add_relaxed(&self.transfers, 1);
         }
-        add(&self.bytes, bytes);
+        add_relaxed(&self.bytes, bytes);
     }
 
     pub(super) fn operations(&self) -> u64 {

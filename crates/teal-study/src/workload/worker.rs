@@ -1,100 +1,103 @@
-//! One thread of a run: its flowops, top to bottom, for ever.
+//! Runs one thread of a run: its flowops, top to bottom, again and again.
 //!
 //! # Guarantees
-//! 1. Between two operations it looks at one flag; it takes a lock only where the language makes
+//! 1. Between two operations it looks at one flag. It takes a lock only where the language makes
 //!    threads meet: filesets, semaphores, events.
 //! 2. Latencies cover system calls and waiting, not picks or the making of content.
-//! 3. What is on its way when the run ends is not counted.
+//! 3. An operation that is on its way when the run ends is not counted.
 
 mod control;
 mod data;
 mod names;
 
-use super::aio::Outstanding;
-use super::content::Memory;
+use super::aio::OutstandingWrites;
+use super::content::TransferMemory;
 use super::error::RunError;
-use super::plan::{Node, Op, SLOTS, Thread};
-use super::random::{Draws, Stream};
-use super::shared::{Shared, ThreadState};
-use crate::numbers::mix;
-use crate::wml::Kind;
+use super::plan::{PlannedFlowop, PlannedThread, ProgramNode, SLOTS};
+use super::random::{RandomStream, ThreadDraws};
+use super::shared::{RunState, ThreadState};
+use crate::numbers::mix_bits;
+use crate::wml::FlowopKind;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use teal_env::Timer;
 
-/// Why a thread leaves its loop.
+/// Says why a thread leaves its loop.
 #[derive(Debug)]
-pub(super) enum Leave {
+pub(super) enum LeaveReason {
     /// The run is over.
     Stopped,
-    /// Nothing left to do: by an end rule, or for want of files.
+    /// Nothing is left to do: by an end rule, or for want of files.
     Done(String),
-    /// It cannot go on.
+    /// An operation failed.
     Failed(RunError),
 }
 
-pub(super) type Went<T = ()> = Result<T, Leave>;
+pub(super) type FlowopResult<T = ()> = Result<T, LeaveReason>;
 
-/// An open file.
+/// Holds an open file.
 #[derive(Debug, Clone)]
-struct Slot {
+struct OpenSlot {
     file: Arc<OwnedFd>,
     set: usize,
     index: usize,
     size: u64,
 }
 
-/// A thread's state.
-pub(super) struct Worker<'a, T> {
-    shared: &'a Shared<'a, T>,
-    me: &'a ThreadState,
-    thread: &'a Thread,
-    draws: Draws<'a>,
-    offsets: Stream,
-    slots: Vec<Option<Slot>>,
-    /// Where slots of `opennext` go on, downwards.
+/// Holds a thread's state.
+pub(super) struct FlowopRunner<'a, T> {
+    shared: &'a RunState<'a, T>,
+    state: &'a ThreadState,
+    thread: &'a PlannedThread,
+    draws: ThreadDraws<'a>,
+    offsets: RandomStream,
+    slots: Vec<Option<OpenSlot>>,
+    /// Next slot of `opennext`, which go downwards.
     next_slot: usize,
-    /// Turns of `opennext`, by fileset.
+    /// Rotor of `opennext` in each fileset.
     rotors: Vec<usize>,
-    /// By flowop: working set and value, drawn once.
+    /// Working set and value of each flowop, drawn once.
     constants: Vec<(u64, u64)>,
-    /// By flowop: what a limit has seen.
+    /// Operations that a limit has seen, by flowop.
     seen: Vec<Option<u64>>,
-    memory: Memory,
-    /// The thread's memory; 0: each flowop has its own.
+    memory: TransferMemory,
+    /// Bytes of the thread's memory; 0 means that each flowop has its own.
     memsize: usize,
     seed: u64,
     path: Vec<u8>,
-    aio: Arc<Outstanding>,
-    /// Writes that were asked for and not waited for.
+    aio: Arc<OutstandingWrites>,
+    /// Number of background writes that were not waited for.
     in_flight: u64,
 }
 
-impl<'a, T: Timer> Worker<'a, T> {
-    pub(super) fn new(shared: &'a Shared<'a, T>, number: usize) -> Self {
+impl<'a, T: Timer> FlowopRunner<'a, T> {
+    pub(super) fn new(shared: &'a RunState<'a, T>, number: usize) -> Self {
         let me = &shared.threads[number];
         let thread = &shared.plan.processes[me.process].threads[me.thread];
         let options = &shared.plan.options;
-        let seed = mix(options.seed ^ mix(number as u64 + 1));
-        let mut draws = Draws::new(&shared.plan.randoms, options.seed, number as u64);
+        // Different threads write different content and draw different numbers.
+        let seed = mix_bits(options.seed ^ mix_bits(number as u64 + 1));
+        let mut draws = ThreadDraws::new(&shared.plan.randoms, options.seed, number as u64);
+        // Drawn once, as in Filebench.
         let constants = thread
             .ops
             .iter()
-            .map(|op| (draws.whole(op.workingset), draws.whole(op.value)))
+            .map(|op| (draws.draw_whole(op.workingset), draws.draw_whole(op.value)))
             .collect();
-        let memsize = draws.whole(thread.memsize) as usize;
+        let memsize = draws.draw_whole(thread.memsize) as usize;
+        // Everything that would allocate is allocated here, before the start.
         Self {
             shared,
-            me,
+            state: me,
             thread,
             draws,
-            offsets: Stream::new(seed, 0x6f66_6673),
+            offsets: RandomStream::new(seed, 0x6f66_6673),
             slots: vec![None; SLOTS],
             next_slot: SLOTS,
             rotors: vec![0; shared.sets.len()],
             constants,
             seen: vec![None; thread.ops.len()],
-            memory: Memory::new(memsize, seed, options.strict),
+            memory: TransferMemory::new(memsize, seed, options.strict),
             memsize,
             seed,
             path: Vec::new(),
@@ -104,36 +107,38 @@ impl<'a, T: Timer> Worker<'a, T> {
     }
 
     /// Runs until there is a reason to leave.
-    pub(super) fn run(&mut self) -> Leave {
+    pub(super) fn run(&mut self) -> LeaveReason {
         let program = &self.thread.program;
         loop {
             if self.shared.stop.is_set() {
-                return Leave::Stopped;
+                return LeaveReason::Stopped;
             }
-            if let Err(leave) = self.nodes(program) {
+            if let Err(leave) = self.run_nodes(program) {
                 return leave;
             }
         }
     }
 
-    fn nodes(&mut self, nodes: &'a [Node]) -> Went {
+    fn run_nodes(&mut self, nodes: &'a [ProgramNode]) -> FlowopResult {
+        // Composites are nested programs.
         for node in nodes {
             match node {
-                Node::Op(at) => {
+                ProgramNode::Op(at) => {
                     let op = &self.thread.ops[*at];
-                    for _ in 0..self.draws.whole(op.iters) {
+                    // The number of iterations is drawn anew each time.
+                    for _ in 0..self.draws.draw_whole(op.iters) {
                         if self.shared.stop.is_set() {
-                            return Err(Leave::Stopped);
+                            return Err(LeaveReason::Stopped);
                         }
-                        self.once(*at, op)?;
+                        self.run_flowop(*at, op)?;
                     }
                 }
-                Node::Group(iters, body) => {
-                    for _ in 0..self.draws.whole(*iters) {
+                ProgramNode::Group(iters, body) => {
+                    for _ in 0..self.draws.draw_whole(*iters) {
                         if self.shared.stop.is_set() {
-                            return Err(Leave::Stopped);
+                            return Err(LeaveReason::Stopped);
                         }
-                        self.nodes(body)?;
+                        self.run_nodes(body)?;
                     }
                 }
             }
@@ -141,73 +146,93 @@ impl<'a, T: Timer> Worker<'a, T> {
         Ok(())
     }
 
-    fn once(&mut self, at: usize, op: &'a Op) -> Went {
+    fn run_flowop(&mut self, at: usize, op: &'a PlannedFlowop) -> FlowopResult {
+        // One arm for each flowop, in the order of the language's table.
         match op.kind {
-            Kind::OpenFile => self.open_file(at, op),
-            Kind::CreateFile => self.create_file(at, op),
-            Kind::CloseFile => self.close_file(at, op),
-            Kind::DeleteFile => self.delete_file(at, op),
-            Kind::StatFile => self.stat_file(at, op),
-            Kind::Read => self.read(at, op),
-            Kind::Write => self.write(at, op),
-            Kind::ReadWholeFile => self.read_whole(at, op),
-            Kind::WriteWholeFile => self.write_whole(at, op),
-            Kind::AppendFile | Kind::AppendFileRand => self.append(at, op),
-            Kind::Fsync => self.fsync(at, op),
-            Kind::FsyncSet => self.fsync_set(at, op),
-            Kind::MakeDir => self.make_dir(at, op),
-            Kind::RemoveDir => self.remove_dir(at, op),
-            Kind::ListDir => self.list_dir(at, op),
-            Kind::AioWrite => self.aio_write(at, op),
-            Kind::AioWait => self.aio_wait(at, op),
-            Kind::Block => self.block(at, op),
-            Kind::Wakeup => self.wake_up(at, op),
-            Kind::SemBlock => self.sem_block(at, op),
-            Kind::SemPost => self.sem_post(at, op),
-            Kind::EventLimit => self.event_limit(at),
-            Kind::IopsLimit | Kind::OpsLimit | Kind::BwLimit => self.limit(at, op),
-            Kind::FinishOnCount | Kind::FinishOnBytes => self.finish_on(at, op),
-            Kind::Hog => self.hog(at, op),
-            Kind::Delay => self.delay(at, op),
-            Kind::Print => self.print(at, op),
-            Kind::TestRandVar => self.test_random(at, op),
+            FlowopKind::OpenFile => self.open_file(at, op),
+            FlowopKind::CreateFile => self.create_file(at, op),
+            FlowopKind::CloseFile => self.close_file(at, op),
+            FlowopKind::DeleteFile => self.delete_file(at, op),
+            FlowopKind::StatFile => self.stat_file(at, op),
+            FlowopKind::Read => self.read(at, op),
+            FlowopKind::Write => self.write(at, op),
+            FlowopKind::ReadWholeFile => self.read_whole(at, op),
+            FlowopKind::WriteWholeFile => self.write_whole(at, op),
+            FlowopKind::AppendFile | FlowopKind::AppendFileRand => self.append(at, op),
+            FlowopKind::Fsync => self.fsync(at, op),
+            FlowopKind::FsyncSet => self.fsync_set(at, op),
+            FlowopKind::MakeDir => self.make_dir(at, op),
+            FlowopKind::RemoveDir => self.remove_dir(at, op),
+            FlowopKind::ListDir => self.list_dir(at, op),
+            FlowopKind::AioWrite => self.aio_write(at, op),
+            FlowopKind::AioWait => self.aio_wait(at, op),
+            FlowopKind::Block => self.block(at, op),
+            FlowopKind::Wakeup => self.wake_up(at, op),
+            FlowopKind::SemBlock => self.sem_block(at, op),
+            FlowopKind::SemPost => self.sem_post(at, op),
+            FlowopKind::EventLimit => self.event_limit(at),
+            FlowopKind::IopsLimit | FlowopKind::OpsLimit | FlowopKind::BwLimit => {
+                self.apply_limit(at, op)
+            }
+            FlowopKind::FinishOnCount | FlowopKind::FinishOnBytes => self.finish_on(at, op),
+            FlowopKind::Hog => self.hog(at, op),
+            FlowopKind::Delay => self.delay(at, op),
+            FlowopKind::Print => self.print(at, op),
+            FlowopKind::TestRandVar => self.test_random(at, op),
         }
     }
 
     fn now(&self) -> u64 {
-        self.shared.now()
+        self.shared.now_nanos()
     }
 
-    /// Counts an operation that began then.
-    fn did(&self, at: usize, began: u64, bytes: u64) {
+    /// Counts an operation that began at `began`.
+    fn record_operation(&self, at: usize, began: u64, bytes: u64) {
+        // After the end the figures are being read.
         if self.shared.stop.is_set() {
             return;
         }
         let kind = self.thread.ops[at].kind;
-        if kind.is_io() && !self.shared.counts() {
+        // Control flowops do not use up the quota of a limited run.
+        if kind.is_io() && !self.shared.take_quota() {
             return;
         }
-        self.me.tallies[at].record(self.now().saturating_sub(began), bytes);
+        self.state.tallies[at].record(self.now().saturating_sub(began), bytes);
         if kind.is_io() {
-            self.me
+            self.state
                 .totals
                 .record(kind.is_read() || kind.is_write(), bytes);
-            self.shared.recorded();
+            // Recorded before it is counted as such: the quota is met only when the figures are
+            // complete.
+            self.shared.note_recorded();
         }
     }
 
-    fn failed(&self, op: &Op, what: &str, error: impl Into<std::io::Error>) -> Leave {
-        Leave::Failed(RunError::io(format!("flowop '{}': {what}", op.name), error))
+    fn io_failure(
+        &self,
+        op: &PlannedFlowop,
+        what: &str,
+        error: impl Into<std::io::Error>,
+    ) -> LeaveReason {
+        LeaveReason::Failed(RunError::from_io(
+            format!("flowop '{}': {what}", op.name),
+            error,
+        ))
     }
 
-    fn refused(&self, op: &Op, why: &str) -> Leave {
-        Leave::Failed(RunError::Failed(format!("flowop '{}': {why}", op.name)))
+    fn usage_failure(&self, op: &PlannedFlowop, why: &str) -> LeaveReason {
+        LeaveReason::Failed(RunError::Failed(format!("flowop '{}': {why}", op.name)))
     }
 
-    /// Errors of calls that Filebench does not look at.
-    fn unless_strict(&self, op: &Op, what: &str, result: rustix::io::Result<()>) -> Went {
+    /// Handles errors of calls with results that Filebench ignores.
+    fn unless_strict(
+        &self,
+        op: &PlannedFlowop,
+        what: &str,
+        result: rustix::io::Result<()>,
+    ) -> FlowopResult {
         match result {
-            Err(error) if !self.shared.plan.options.strict => Err(self.failed(op, what, error)),
+            Err(error) if !self.shared.plan.options.strict => Err(self.io_failure(op, what, error)),
             _ => Ok(()),
         }
     }

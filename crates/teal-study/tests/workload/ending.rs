@@ -2,8 +2,8 @@
 
 use super::{Heard, body, count, figures, options, run, try_run};
 use teal_env::SystemClock;
-use teal_study::wml::parse;
-use teal_study::workload::{Options, RunError, execute, plan};
+use teal_study::wml::parse_script;
+use teal_study::workload::{RunError, WorkloadOptions, execute_plan, plan_script};
 
 const ALL: &str = "flowop createfile name=cc,filename=ff,fd=1\nflowop closefile name=close,fd=1";
 
@@ -78,17 +78,17 @@ fn a_number_of_operations_ends_a_run_and_is_exact() {
     let text = "define fileset name=ff,path=$dir,entries=40,size=1k,dirwidth=100,prealloc\n\
         define process name=pp { thread name=tt,instances=8 {\n flowop hog name=hh\n flowop openfile name=oo,filesetname=ff,fd=1\n\
         flowop read name=rr,fd=1,iosize=1k\n flowop closefile name=cc,fd=1 } }\nrun 600";
-    let script = parse("t.wml", text, &mut |_| Err("no".into())).unwrap();
+    let script = parse_script("t.wml", text, &mut |_| Err("no".into())).unwrap();
     for operations in [1, 1000] {
-        let plan = plan(
+        let plan = plan_script(
             &script,
-            Options {
+            WorkloadOptions {
                 operations: Some(operations),
                 ..options(dir.path(), false)
             },
         )
         .unwrap();
-        let outcome = execute(&plan, &SystemClock, &Heard::default())
+        let outcome = execute_plan(&plan, &SystemClock, &Heard::default())
             .unwrap()
             .unwrap();
         assert_eq!(
@@ -153,10 +153,10 @@ fn messages_are_heard() {
     let text = "echo \"begins\"\nset mode quit firstdone\ndebug 3\nset $rr=randvar(type=uniform,mean=10,min=10)\n\
         define process name=pp { thread name=tt {\nflowop print name=pp,value=\"hello\"\nflowop testrandvar name=rv,value=$rr\n\
         flowop finishoncount name=end,value=2,target=rv } }\nrun";
-    let script = parse("t.wml", text, &mut |_| Err("no".into())).unwrap();
-    let plan = plan(&script, options(dir.path(), false)).unwrap();
+    let script = parse_script("t.wml", text, &mut |_| Err("no".into())).unwrap();
+    let plan = plan_script(&script, options(dir.path(), false)).unwrap();
     let heard = Heard::default();
-    let outcome = execute(&plan, &SystemClock, &heard).unwrap().unwrap();
+    let outcome = execute_plan(&plan, &SystemClock, &heard).unwrap().unwrap();
     assert_eq!(*heard.0.lock().unwrap(), ["begins", "hello", "hello"]);
     assert!(
         outcome

@@ -22,12 +22,12 @@ fn write(disk: &RecordingDisk, at: u64, byte: u8) {
 }
 
 /// The first bytes of the first `N` sectors of every image at the end of the trace.
-fn outcomes<const N: usize>(disk: &RecordingDisk, policy: &Policy) -> BTreeSet<[u8; N]> {
+fn outcomes<const N: usize>(disk: &RecordingDisk, policy: &CrashPolicy) -> BTreeSet<[u8; N]> {
     let trace = disk.trace();
-    let mut walk = Walk::new(&trace);
-    while walk.step().is_some() {}
+    let mut walk = CrashWalk::new(&trace);
+    while walk.apply_next().is_some() {}
     let mut rng = Rng::new(1);
-    walk.images(&mut rng, policy)
+    walk.crash_images(&mut rng, policy)
         .map(|image| {
             std::array::from_fn(|at| {
                 let mut sector = [0; 512];
@@ -38,7 +38,7 @@ fn outcomes<const N: usize>(disk: &RecordingDisk, policy: &Policy) -> BTreeSet<[
         .collect()
 }
 
-const READABLE: Policy = Policy {
+const READABLE: CrashPolicy = CrashPolicy {
     exhaustive: 10,
     random: 256,
     unreadable: false,
@@ -51,7 +51,7 @@ fn durable_is_what_was_synced() {
     write(&disk, 1, 2);
     disk.sync().unwrap();
     assert_eq!(
-        outcomes(&disk, &Policy::default()),
+        outcomes(&disk, &CrashPolicy::default()),
         BTreeSet::from([[1, 2]])
     );
 }
@@ -76,7 +76,7 @@ fn whole_physical_sectors_are_kept_or_lost_with_their_neighbours() {
     write(&disk, 1, 2);
     assert_eq!(outcomes(&disk, &READABLE), BTreeSet::from([[1, 0], [1, 2]]));
     assert_eq!(
-        outcomes(&disk, &Policy::default()),
+        outcomes(&disk, &CrashPolicy::default()),
         BTreeSet::from([[1, 0], [1, 2], [0xee, 0xee]])
     );
 }
@@ -88,7 +88,7 @@ fn unreadable_is_one_pending_sector() {
     disk.sync().unwrap();
     write(&disk, 1, 2);
     assert_eq!(
-        outcomes(&disk, &Policy::default()),
+        outcomes(&disk, &CrashPolicy::default()),
         BTreeSet::from([[1, 0], [1, 2], [1, 0xee]])
     );
 }
@@ -121,7 +121,7 @@ fn of_a_large_set_both_extremes_prefixes_and_random_subsets_are_taken() {
             && seen.iter().any(|s| sums(s) > 60 && !is_prefix(s))
     );
     assert!(seen.len() > 200, "{}", seen.len());
-    let seen: BTreeSet<[u8; 64]> = outcomes(&disk, &Policy::default());
+    let seen: BTreeSet<[u8; 64]> = outcomes(&disk, &CrashPolicy::default());
     assert!(seen.iter().any(|s| s.contains(&0xee)));
 }
 
@@ -140,9 +140,9 @@ fn allocations_since_the_last_sync_are_lost() {
     disk.allocate(Sector::new(2), 2).unwrap();
     write(&disk, 2, 1);
     let trace = disk.trace();
-    let mut walk = Walk::new(&trace);
-    while walk.step().is_some() {}
-    for image in walk.images(&mut Rng::new(0), &READABLE) {
+    let mut walk = CrashWalk::new(&trace);
+    while walk.apply_next().is_some() {}
+    for image in walk.crash_images(&mut Rng::new(0), &READABLE) {
         let content = image.disk.trace().start;
         assert!(
             content.is_allocated(0, 2) && !content.is_allocated(3, 1),
@@ -181,7 +181,7 @@ fn an_image_says_what_it_is() {
     write(&disk, 9, 1);
     let mut said = Vec::new();
     disk.trace()
-        .explore(&mut Rng::new(1), &Policy::default(), |image| {
+        .explore(&mut Rng::new(1), &CrashPolicy::default(), |image| {
             said.push(image.to_string())
         });
     assert!(
@@ -204,7 +204,7 @@ fn an_image_by_chance_is_one_of_those_and_each_of_them_comes() {
     let mut rng = Rng::new(1);
     let seen: BTreeSet<[u8; 2]> = (0..100)
         .map(|_| {
-            let (image, mut sectors) = (disk.trace().crash(&mut rng, false), [0; 1024]);
+            let (image, mut sectors) = (disk.trace().crash_at_end(&mut rng, false), [0; 1024]);
             image.disk.read_at(Sector::new(0), &mut sectors).unwrap();
             [sectors[0], sectors[512]]
         })

@@ -7,7 +7,7 @@ use teal_env::{Disk, DiskShape};
 use teal_types::Sector;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bug {
+enum ToyBug {
     None,
     /// Says "durable" without a sync.
     NoSync,
@@ -22,7 +22,7 @@ enum Bug {
     SharesSectors,
 }
 
-fn sum(seed: u64, bytes: &[u8]) -> u64 {
+fn checksum_with(seed: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, &b: &u8| {
         (hash ^ u64::from(b))
             .wrapping_mul(0x0100_0000_01b3)
@@ -35,7 +35,7 @@ fn sum(seed: u64, bytes: &[u8]) -> u64 {
 /// sectors.
 struct ToyLog {
     disk: RecordingDisk,
-    bug: Bug,
+    bug: ToyBug,
     epoch: u64,
     at: u64,
     chain: u64,
@@ -43,7 +43,7 @@ struct ToyLog {
 }
 
 impl ToyLog {
-    fn open(disk: RecordingDisk, bug: Bug, epoch: u64) -> Result<Self, std::io::Error> {
+    fn open(disk: RecordingDisk, bug: ToyBug, epoch: u64) -> Result<Self, std::io::Error> {
         let mut log = Self {
             disk,
             bug,
@@ -52,32 +52,32 @@ impl ToyLog {
             chain: 0,
             records: vec![],
         };
-        while let Some(payload) = log.read()? {
+        while let Some(payload) = log.read_record()? {
             log.records.push(payload);
         }
         Ok(log)
     }
 
-    fn covered(&self, header: &[u8; 512], payload: &[u8]) -> u64 {
-        let head = sum(
-            if self.bug == Bug::NoChain {
+    fn covered_checksum(&self, header: &[u8; 512], payload: &[u8]) -> u64 {
+        let head = checksum_with(
+            if self.bug == ToyBug::NoChain {
                 0
             } else {
                 self.chain
             },
             &header[8..],
         );
-        if self.bug == Bug::PayloadUncovered {
+        if self.bug == ToyBug::PayloadUncovered {
             head
         } else {
-            sum(head, payload)
+            checksum_with(head, payload)
         }
     }
 
-    fn read(&mut self) -> Result<Option<Vec<u8>>, std::io::Error> {
+    fn read_record(&mut self) -> Result<Option<Vec<u8>>, std::io::Error> {
         let mut header = [0; 512];
         match self.disk.read_at(Sector::new(self.at), &mut header) {
-            Err(e) if self.bug == Bug::UnreadableIsFatal => return Err(e),
+            Err(e) if self.bug == ToyBug::UnreadableIsFatal => return Err(e),
             Err(_) => return Ok(None),
             Ok(()) => {}
         }
@@ -91,18 +91,18 @@ impl ToyLog {
             .disk
             .read_at(Sector::new(self.at + 1), &mut payload)
             .is_err()
-            || said != self.covered(&header, &payload)
+            || said != self.covered_checksum(&header, &payload)
         {
             return Ok(None);
         }
-        self.advance(said, payload.len());
+        self.advance_past(said, payload.len());
         Ok(Some(payload))
     }
 
-    fn advance(&mut self, sum: u64, len: usize) {
+    fn advance_past(&mut self, sum: u64, len: usize) {
         self.chain = sum;
         self.at += 1 + len as u64 / 512;
-        if self.bug != Bug::SharesSectors {
+        if self.bug != ToyBug::SharesSectors {
             let unit = u64::from(self.disk.shape().physical) / 512;
             self.at = self.at.next_multiple_of(unit);
         }
@@ -118,11 +118,11 @@ impl ToyLog {
         for (n, field) in fields.into_iter().enumerate() {
             header[8 + n * 8..][..8].copy_from_slice(&field.to_le_bytes());
         }
-        let sum = self.covered(&header, payload);
+        let sum = self.covered_checksum(&header, payload);
         header[..8].copy_from_slice(&sum.to_le_bytes());
-        self.disk.mark(self.records.len() as u64);
+        self.disk.add_mark(self.records.len() as u64);
         let at = Sector::new(self.at);
-        self.advance(sum, payload.len());
+        self.advance_past(sum, payload.len());
         let padding = vec![0; (self.at - at.get() - 1) as usize * 512 - payload.len()];
         let parts = [&header, payload, &padding].map(IoSlice::new);
         self.disk
@@ -133,25 +133,25 @@ impl ToyLog {
     }
 
     fn sync(&self) {
-        if self.bug != Bug::NoSync {
+        if self.bug != ToyBug::NoSync {
             self.disk.sync().unwrap();
         }
-        self.disk.mark(PROMISE | self.records.len() as u64);
+        self.disk.add_mark(PROMISE | self.records.len() as u64);
     }
 }
 
 /// Set in marks that say how many records were promised.
 const PROMISE: u64 = 1 << 32;
 
-fn payload(life: u8, n: usize) -> Vec<u8> {
+fn record_payload(life: u8, n: usize) -> Vec<u8> {
     // Records of the same number have the same length in every life.
     vec![life * 16 + n as u8; 512 * [1, 4, 16][n % 3]]
 }
 
 /// Appends `count` records in this life, two per sync.
-fn live(log: &mut ToyLog, life: u8, count: usize) -> Result<(), String> {
+fn run_life(log: &mut ToyLog, life: u8, count: usize) -> Result<(), String> {
     for n in 0..count {
-        log.append(&payload(life, log.records.len()))?;
+        log.append(&record_payload(life, log.records.len()))?;
         if n % 2 == 1 {
             log.sync();
         }
@@ -159,9 +159,9 @@ fn live(log: &mut ToyLog, life: u8, count: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn promised(trace: &Trace, point: usize) -> usize {
+fn promised_records(trace: &DiskTrace, point: usize) -> usize {
     trace
-        .marks(point)
+        .marks_before(point)
         .filter(|mark| mark & PROMISE != 0)
         .map(|mark| (mark - PROMISE) as usize)
         .max()
@@ -169,9 +169,9 @@ fn promised(trace: &Trace, point: usize) -> usize {
 }
 
 /// Opens an image and checks durability and prefix.
-fn check(
-    image: &Image,
-    bug: Bug,
+fn check_image(
+    image: &CrashImage,
+    bug: ToyBug,
     epoch: u64,
     written: &[Vec<u8>],
     promised: usize,
@@ -190,7 +190,7 @@ fn check(
 }
 
 /// Explores two lives; the number of images, or the first broken guarantee.
-fn explore(bug: Bug, physical: u32) -> Result<u64, String> {
+fn explore_bug(bug: ToyBug, physical: u32) -> Result<u64, String> {
     let shape = DiskShape {
         sectors: 8192,
         logical: 512,
@@ -200,36 +200,41 @@ fn explore(bug: Bug, physical: u32) -> Result<u64, String> {
     };
     let disk = RecordingDisk::new(shape);
     let mut log = ToyLog::open(disk.clone(), bug, 1).unwrap();
-    live(&mut log, 1, 6)?;
+    run_life(&mut log, 1, 6)?;
     let (first, mut broken, mut images) = (disk.trace(), Ok(()), 0);
     let (mut rng, mut second_rng) = (Rng::new(1), Rng::new(2));
-    let policy = Policy {
+    let policy = CrashPolicy {
         exhaustive: 6,
         random: 64,
         unreadable: true,
     };
     images += first.explore(&mut rng, &policy, |image| {
         if broken.is_ok() {
-            broken = check(&image, bug, 2, &log.records, promised(&first, image.point)).and_then(
-                |mut second| {
-                    let before = second.records.len();
-                    live(&mut second, 2, 2)?;
-                    let trace = image.disk.trace();
-                    let policy = Policy {
-                        exhaustive: 3,
-                        random: 8,
-                        unreadable: false,
-                    };
-                    let mut broken = Ok(());
-                    images += trace.explore(&mut second_rng, &policy, |image| {
-                        let promised = promised(&trace, image.point).max(before);
-                        broken = broken.clone().and_then(|()| {
-                            check(&image, bug, 3, &second.records, promised).map(drop)
-                        });
+            broken = check_image(
+                &image,
+                bug,
+                2,
+                &log.records,
+                promised_records(&first, image.point),
+            )
+            .and_then(|mut second| {
+                let before = second.records.len();
+                run_life(&mut second, 2, 2)?;
+                let trace = image.disk.trace();
+                let policy = CrashPolicy {
+                    exhaustive: 3,
+                    random: 8,
+                    unreadable: false,
+                };
+                let mut broken = Ok(());
+                images += trace.explore(&mut second_rng, &policy, |image| {
+                    let promised = promised_records(&trace, image.point).max(before);
+                    broken = broken.clone().and_then(|()| {
+                        check_image(&image, bug, 3, &second.records, promised).map(drop)
                     });
-                    broken
-                },
-            );
+                });
+                broken
+            });
         }
     });
     broken.map(|()| images)
@@ -238,7 +243,7 @@ fn explore(bug: Bug, physical: u32) -> Result<u64, String> {
 #[test]
 fn the_correct_log_survives_every_image() {
     for physical in [512, 4096] {
-        let images = explore(Bug::None, physical).unwrap();
+        let images = explore_bug(ToyBug::None, physical).unwrap();
         assert!(images > 1_000, "{images}");
     }
 }
@@ -246,20 +251,20 @@ fn the_correct_log_survives_every_image() {
 #[test]
 fn every_seeded_bug_is_caught() {
     for (bug, sign) in [
-        (Bug::NoSync, "promised"),
-        (Bug::PayloadUncovered, "not a prefix"),
-        (Bug::NoChain, "not a prefix"),
-        (Bug::UnreadableIsFatal, "error"),
+        (ToyBug::NoSync, "promised"),
+        (ToyBug::PayloadUncovered, "not a prefix"),
+        (ToyBug::NoChain, "not a prefix"),
+        (ToyBug::UnreadableIsFatal, "error"),
     ] {
-        let caught = explore(bug, 512).expect_err(&format!("{bug:?} is not caught"));
+        let caught = explore_bug(bug, 512).expect_err(&format!("{bug:?} is not caught"));
         assert!(caught.contains(sign), "{bug:?}: {caught}");
     }
 }
 
 #[test]
 fn sharing_physical_sectors_with_durable_records_is_caught() {
-    explore(Bug::SharesSectors, 512).expect("harmless where physical sectors are small");
-    let caught = explore(Bug::SharesSectors, 4096).expect_err("not caught");
+    explore_bug(ToyBug::SharesSectors, 512).expect("harmless where physical sectors are small");
+    let caught = explore_bug(ToyBug::SharesSectors, 4096).expect_err("not caught");
     assert!(
         caught.contains("promised") || caught.contains("append"),
         "{caught}"

@@ -1,7 +1,7 @@
 //! Faults happen when and as they were ordered.
 
 use super::*;
-use crate::{Policy, RecordingDisk, Rng};
+use crate::{CrashPolicy, RecordingDisk, Rng};
 
 fn disk() -> FaultDisk<RecordingDisk> {
     let shape = DiskShape {
@@ -27,19 +27,19 @@ fn read(disk: &impl Disk, at: u64) -> io::Result<[u8; 512]> {
 #[test]
 fn the_nth_call_fails_once_or_for_ever() {
     let disk = disk();
-    disk.fail(Call::Write, 1, Lasts::Once, ErrorKind::TimedOut);
-    disk.fail(Call::Sync, 0, Lasts::Forever, ErrorKind::Other);
+    disk.fail_nth(DiskCall::Write, 1, FaultDuration::Once, ErrorKind::TimedOut);
+    disk.fail_nth(DiskCall::Sync, 0, FaultDuration::Forever, ErrorKind::Other);
     assert_eq!(
         [0, 1, 2].map(|at| write(&disk, at, 1, 1)),
         [Ok(()), Err(ErrorKind::TimedOut), Ok(())]
     );
     assert!(disk.sync().is_err() && disk.sync().is_err());
-    disk.heal();
+    disk.clear_faults();
     disk.sync().unwrap();
     assert_eq!(
         (
-            disk.calls(Call::Write),
-            disk.calls(Call::Sync),
+            disk.call_count(DiskCall::Write),
+            disk.call_count(DiskCall::Sync),
             disk.all_calls()
         ),
         (3, 3, 6)
@@ -56,7 +56,7 @@ fn the_nth_call_fails_once_or_for_ever() {
 #[test]
 fn any_call_fails_by_its_number() {
     let disk = disk();
-    disk.fail_any(2, Lasts::Once, ErrorKind::Other);
+    disk.fail_any(2, FaultDuration::Once, ErrorKind::Other);
     write(&disk, 0, 1, 1).unwrap();
     disk.sync().unwrap();
     assert!(read(&disk, 0).is_err());
@@ -66,8 +66,8 @@ fn any_call_fails_by_its_number() {
 #[test]
 fn a_torn_write_leaves_its_first_half() {
     let disk = disk();
-    disk.tear();
-    disk.fail(Call::Write, 0, Lasts::Once, ErrorKind::Other);
+    disk.tear_writes();
+    disk.fail_nth(DiskCall::Write, 0, FaultDuration::Once, ErrorKind::Other);
     write(&disk, 0, 7, 5).unwrap_err();
     assert_eq!([0, 1, 2].map(|at| read(&disk, at).unwrap()[0]), [7, 7, 0]);
 }
@@ -75,7 +75,7 @@ fn a_torn_write_leaves_its_first_half() {
 #[test]
 fn a_full_host_is_full_until_something_is_given_back() {
     let disk = disk();
-    disk.budget(8);
+    disk.limit_allocation(8);
     disk.allocate(Sector::new(0), 6).unwrap();
     assert_eq!(
         disk.allocate(Sector::new(4), 8).unwrap_err().kind(),
@@ -120,7 +120,7 @@ fn a_failed_sync_is_known_to_the_crash_explorer() {
     let disk = disk();
     let recording = disk.inner().clone();
     disk.on_failed_sync(move || recording.sync_failed());
-    disk.fail(Call::Sync, 0, Lasts::Once, ErrorKind::Other);
+    disk.fail_nth(DiskCall::Sync, 0, FaultDuration::Once, ErrorKind::Other);
     write(&disk, 0, 1, 1).unwrap();
     assert!(disk.sync().is_err());
     disk.sync().unwrap();
@@ -128,9 +128,9 @@ fn a_failed_sync_is_known_to_the_crash_explorer() {
     let trace = disk.inner().trace();
     trace.explore(
         &mut Rng::new(1),
-        &Policy {
+        &CrashPolicy {
             unreadable: false,
-            ..Policy::default()
+            ..CrashPolicy::default()
         },
         |image| {
             if image.point == trace.events().len() {

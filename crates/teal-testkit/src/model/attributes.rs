@@ -1,6 +1,6 @@
 //! Content and attributes of objects in the model.
 
-use super::{Ino, Inode, Kind, Model};
+use super::{Ino, Inode, InodeKind, ReferenceModel};
 use rustix::io::Errno;
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, Timestamp};
@@ -9,9 +9,9 @@ const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
 
-/// What `stat` shows, as far as the model knows it.
+/// The attributes that `stat` shows, as far as the model knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stat {
+pub struct ObjectStat {
     /// The type.
     pub kind: FileType,
     /// Low 12 bits of the mode.
@@ -26,36 +26,37 @@ pub struct Stat {
     pub size: u64,
     /// (major, minor) of a device.
     pub rdev: (u32, u32),
-    /// Where an operation set it and none changed it since.
+    /// The time of the last change, if an operation set it and none changed it since.
     pub mtime: Option<Timestamp>,
 }
 
-/// Whether an extended attribute may exist before it is set.
+/// The condition on an extended attribute before it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XattrMode {
-    /// Either.
+pub enum XattrFlag {
+    /// It may exist or not.
     Any,
-    /// `XATTR_CREATE`: it must not.
+    /// `XATTR_CREATE`: it must not exist.
     Create,
-    /// `XATTR_REPLACE`: it must.
+    /// `XATTR_REPLACE`: it must exist.
     Replace,
 }
 
-impl Model {
-    /// Returns what `stat` shows.
+impl ReferenceModel {
+    /// Returns the attributes that `stat` shows.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
-    pub fn stat(&self, ino: Ino) -> Result<Stat, Errno> {
+    pub fn stat(&self, ino: Ino) -> Result<ObjectStat, Errno> {
         let inode = self.inode(ino)?;
         let (kind, size, rdev) = match &inode.kind {
-            Kind::File(bytes) => (FileType::File, bytes.size(), (0, 0)),
-            Kind::Dir { .. } => (FileType::Dir, 0, (0, 0)),
-            Kind::Symlink(target) => (FileType::Symlink, target.len() as u64, (0, 0)),
-            Kind::Special(kind, rdev) => (*kind, 0, *rdev),
+            InodeKind::File(bytes) => (FileType::File, bytes.size(), (0, 0)),
+            InodeKind::Dir { .. } => (FileType::Dir, 0, (0, 0)),
+            InodeKind::Symlink(target) => (FileType::Symlink, target.len() as u64, (0, 0)),
+            InodeKind::Special(kind, rdev) => (*kind, 0, *rdev),
         };
+        // A directory counts itself, its entry in the parent, and the `..` of each subdirectory.
         let nlink = match &inode.kind {
-            Kind::Dir { entries, .. } if inode.names > 0 => {
+            InodeKind::Dir { entries, .. } if inode.names > 0 => {
                 2 + entries.values().filter(|&&e| self.is_dir(e)).count() as u32
             }
             _ => inode.names,
@@ -67,7 +68,7 @@ impl Model {
             mtime,
             ..
         } = *inode;
-        Ok(Stat {
+        Ok(ObjectStat {
             kind,
             perm,
             uid,
@@ -83,30 +84,30 @@ impl Model {
         matches!(
             self.inodes.get(&ino),
             Some(Inode {
-                kind: Kind::Dir { .. },
+                kind: InodeKind::Dir { .. },
                 ..
             })
         )
     }
 
-    /// At most `len` bytes from `offset`; fewer at the end of the file.
+    /// Returns at most `len` bytes from `offset`; fewer at the end of the file.
     ///
     /// # Errors
     /// `EISDIR`, `ELOOP` for a symbolic link, `EINVAL` for anything else that is no file.
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
         match &self.inode(ino)?.kind {
-            Kind::File(bytes) => Ok(bytes.read(offset, len)),
+            InodeKind::File(bytes) => Ok(bytes.read(offset, len)),
             other => Err(not_a_file(other)),
         }
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
     /// `EINVAL` for anything else.
     pub fn readlink(&self, ino: Ino) -> Result<&[u8], Errno> {
         match &self.inode(ino)?.kind {
-            Kind::Symlink(target) => Ok(target),
+            InodeKind::Symlink(target) => Ok(target),
             _ => Err(Errno::INVAL),
         }
     }
@@ -116,7 +117,7 @@ impl Model {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        self.change(ino, |bytes| bytes.write(offset, data))
+        self.change_content(ino, |bytes| bytes.write(offset, data))
     }
 
     /// Sets the length.
@@ -124,7 +125,7 @@ impl Model {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn truncate(&mut self, ino: Ino, size: u64) -> Result<(), Errno> {
-        self.change(ino, |bytes| bytes.truncate(size))
+        self.change_content(ino, |bytes| bytes.truncate(size))
     }
 
     /// Makes a hole; the length stays.
@@ -132,11 +133,12 @@ impl Model {
     /// # Errors
     /// `EINVAL` if `len` is 0, and as [`read`](Self::read).
     pub fn punch(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), Errno> {
-        self.change(ino, |_| ())?;
+        // The type is checked before the length, as Linux does.
+        self.change_content(ino, |_| ())?;
         if len == 0 {
             return Err(Errno::INVAL);
         }
-        self.change(ino, |bytes| bytes.punch(offset, len))
+        self.change_content(ino, |bytes| bytes.punch(offset, len))
     }
 
     /// Copies at most `len` bytes: up to the end of the source.
@@ -144,12 +146,14 @@ impl Model {
     /// # Errors
     /// `EINVAL` for overlapping ranges of one file, and as [`read`](Self::read).
     pub fn copy(&mut self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<(), Errno> {
+        // The target's type is checked first, as Linux opens it first.
         self.read(to.0, 0, 0)?;
         let size = match &self.inode(from.0)?.kind {
-            Kind::File(bytes) => bytes.size(),
+            InodeKind::File(bytes) => bytes.size(),
             other => return Err(not_a_file(other)),
         };
         let len = len.min(size.saturating_sub(from.1));
+        // Overlapping ranges of one file are refused.
         if from.0 == to.0 && from.1.abs_diff(to.1) < len {
             return Err(Errno::INVAL);
         }
@@ -160,12 +164,17 @@ impl Model {
         self.write(to.0, to.1, &bytes)
     }
 
-    fn change(&mut self, ino: Ino, how: impl FnOnce(&mut super::Bytes)) -> Result<(), Errno> {
+    fn change_content(
+        &mut self,
+        ino: Ino,
+        how: impl FnOnce(&mut super::SparseBytes),
+    ) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         match &mut inode.kind {
-            Kind::File(bytes) => how(bytes),
+            InodeKind::File(bytes) => how(bytes),
             other => return Err(not_a_file(other)),
         }
+        // The time of the change is not known to the model.
         inode.mtime = None;
         Ok(())
     }
@@ -176,15 +185,15 @@ impl Model {
     /// `EOPNOTSUPP` for a symbolic link.
     pub fn set_mode(&mut self, ino: Ino, perm: u32) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
-        if matches!(inode.kind, Kind::Symlink(_)) {
+        if matches!(inode.kind, InodeKind::Symlink(_)) {
             return Err(Errno::OPNOTSUPP);
         }
         inode.perm = perm & 0o7777;
         Ok(())
     }
 
-    /// Sets owner and group. What is no directory loses its set-user-id bit, and its set-group-id
-    /// bit if the group may execute it.
+    /// Sets owner and group. Objects other than directories lose their set-user-id bit, and their
+    /// set-group-id bit if the group may execute them.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
@@ -192,7 +201,7 @@ impl Model {
         let inode = self.inode_mut(ino)?;
         inode.uid = uid.unwrap_or(inode.uid);
         inode.gid = gid.unwrap_or(inode.gid);
-        if !matches!(inode.kind, Kind::Dir { .. }) {
+        if !matches!(inode.kind, InodeKind::Dir { .. }) {
             inode.perm &= !S_ISUID;
             if inode.perm & S_IXGRP != 0 {
                 inode.perm &= !S_ISGID;
@@ -220,7 +229,7 @@ impl Model {
         ino: Ino,
         name: &[u8],
         value: &[u8],
-        mode: XattrMode,
+        mode: XattrFlag,
     ) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
@@ -229,10 +238,11 @@ impl Model {
         if value.len() > XATTR_VALUE_MAX {
             return Err(Errno::TOOBIG);
         }
+        debug_assert!(!name.is_empty(), "an empty name was refused");
         may_change_xattr(inode, name)?;
         match (mode, inode.xattrs.contains_key(name)) {
-            (XattrMode::Create, true) => Err(Errno::EXIST),
-            (XattrMode::Replace, false) => Err(Errno::NODATA),
+            (XattrFlag::Create, true) => Err(Errno::EXIST),
+            (XattrFlag::Replace, false) => Err(Errno::NODATA),
             _ => {
                 inode.xattrs.insert(name.to_vec(), value.to_vec());
                 Ok(())
@@ -240,7 +250,7 @@ impl Model {
         }
     }
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     ///
     /// # Errors
     /// `ENODATA`.
@@ -252,7 +262,7 @@ impl Model {
             .ok_or(Errno::NODATA)
     }
 
-    /// The names of the extended attributes.
+    /// Returns the names of the extended attributes.
     ///
     /// # Errors
     /// `ESTALE` if there is no such object.
@@ -274,17 +284,17 @@ impl Model {
     }
 }
 
-fn not_a_file(kind: &Kind) -> Errno {
+fn not_a_file(kind: &InodeKind) -> Errno {
     match kind {
-        Kind::Dir { .. } => Errno::ISDIR,
-        Kind::Symlink(_) => Errno::LOOP,
-        Kind::File(_) | Kind::Special(..) => Errno::INVAL,
+        InodeKind::Dir { .. } => Errno::ISDIR,
+        InodeKind::Symlink(_) => Errno::LOOP,
+        InodeKind::File(_) | InodeKind::Special(..) => Errno::INVAL,
     }
 }
 
 fn may_change_xattr(inode: &Inode, name: &[u8]) -> Result<(), Errno> {
     let is_user = name.starts_with(b"user.");
-    if is_user && !matches!(inode.kind, Kind::File(_) | Kind::Dir { .. }) {
+    if is_user && !matches!(inode.kind, InodeKind::File(_) | InodeKind::Dir { .. }) {
         return Err(Errno::PERM);
     }
     if !is_user && !name.starts_with(b"trusted.") {

@@ -1,6 +1,6 @@
 //! The content of a file: blocks of 4 KiB, holes where nothing was written.
 
-use crate::tree::Content;
+use crate::tree::FileContent;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ const BLOCK: u64 = teal_types::BLOCK;
 
 /// Bytes with holes. Nothing but zeros lies beyond the end.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Bytes {
+pub(super) struct SparseBytes {
     size: u64,
     blocks: BTreeMap<u64, Arc<[u8; BLOCK as usize]>>,
 }
 
-impl Bytes {
+impl SparseBytes {
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -32,12 +32,12 @@ impl Bytes {
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         if !data.is_empty() {
-            self.put(offset, data.iter().copied());
+            self.put_bytes(offset, data.iter().copied());
             self.size = self.size.max(offset + data.len() as u64);
         }
     }
 
-    fn put(&mut self, offset: u64, data: impl Iterator<Item = u8>) {
+    fn put_bytes(&mut self, offset: u64, data: impl Iterator<Item = u8>) {
         for (at, byte) in (offset..).zip(data) {
             let block = self
                 .blocks
@@ -48,6 +48,7 @@ impl Bytes {
     }
 
     pub(super) fn truncate(&mut self, size: u64) {
+        // The bytes that are cut off must read as zeros if the file grows again.
         if size < self.size {
             self.punch(size, self.size - size);
         }
@@ -55,6 +56,7 @@ impl Bytes {
     }
 
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
+        // A hole never extends the file.
         let end = offset.saturating_add(len).min(self.size);
         if offset >= end {
             return;
@@ -66,22 +68,23 @@ impl Bytes {
             .collect();
         for block in hit {
             let (from, to) = (offset.max(block * BLOCK), end.min((block + 1) * BLOCK));
+            // Whole blocks are dropped, parts of blocks are zeroed.
             if from < to && to - from == BLOCK {
                 self.blocks.remove(&block);
             } else if from < to {
-                self.put(from, (from..to).map(|_| 0));
+                self.put_bytes(from, (from..to).map(|_| 0));
             }
         }
     }
 
-    pub(super) fn content(&self) -> Content {
-        let mut content = Content {
+    pub(super) fn to_content(&self) -> FileContent {
+        let mut content = FileContent {
             size: self.size,
-            ..Content::default()
+            ..FileContent::default()
         };
         self.blocks
             .iter()
-            .for_each(|(&block, bytes)| content.add(block, bytes.as_slice()));
+            .for_each(|(&block, bytes)| content.add_block(block, bytes.as_slice()));
         content
     }
 }

@@ -1,6 +1,6 @@
 //! Names in the model: making, linking, removing and moving them.
 
-use super::{Bytes, Ino, Inode, Kind, Model, ROOT};
+use super::{Ino, Inode, InodeKind, ROOT, ReferenceModel, SparseBytes};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use teal_types::limits::TARGET_MAX;
@@ -10,8 +10,8 @@ const S_ISGID: u32 = 0o2000;
 
 /// The flags of `renameat2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RenameMode {
-    /// Replaces what is there.
+pub enum RenameKind {
+    /// Replaces the object that has the name.
     Plain,
     /// `RENAME_NOREPLACE`.
     NoReplace,
@@ -19,33 +19,34 @@ pub enum RenameMode {
     Exchange,
 }
 
-impl Model {
-    fn entries(&self, dir: Ino) -> Result<&BTreeMap<Vec<u8>, Ino>, Errno> {
+impl ReferenceModel {
+    fn dir_entries(&self, dir: Ino) -> Result<&BTreeMap<Vec<u8>, Ino>, Errno> {
         match &self.inode(dir)?.kind {
-            Kind::Dir { entries, .. } => Ok(entries),
+            InodeKind::Dir { entries, .. } => Ok(entries),
             _ => Err(Errno::NOTDIR),
         }
     }
 
-    /// The object of this name.
+    /// Returns the object of this name.
     ///
     /// # Errors
     /// `ENOTDIR`, `ENAMETOOLONG`, `ENOENT`.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Ino, Errno> {
-        let entries = self.entries(parent)?;
+        // The parent's type is checked before the name's length, as Linux does.
+        let entries = self.dir_entries(parent)?;
         if name.len() > NAME_MAX {
             return Err(Errno::NAMETOOLONG);
         }
         entries.get(name).copied().ok_or(Errno::NOENT)
     }
 
-    /// The names in a directory, in the order of their bytes, without `.` and `..`.
+    /// Returns the names in a directory, in the order of their bytes, without `.` and `..`.
     ///
     /// # Errors
     /// `ENOTDIR`.
     pub fn readdir(&self, dir: Ino) -> Result<impl Iterator<Item = (&[u8], Ino)>, Errno> {
         Ok(self
-            .entries(dir)?
+            .dir_entries(dir)?
             .iter()
             .map(|(name, &ino)| (name.as_slice(), ino)))
     }
@@ -55,7 +56,12 @@ impl Model {
     /// # Errors
     /// `EEXIST`, `ENOENT` if the directory was removed, and as [`lookup`](Self::lookup).
     pub fn create(&mut self, parent: Ino, name: &[u8], perm: u32) -> Result<Ino, Errno> {
-        self.make(parent, name, Kind::File(Bytes::default()), perm & 0o7777)
+        self.make_object(
+            parent,
+            name,
+            InodeKind::File(SparseBytes::default()),
+            perm & 0o7777,
+        )
     }
 
     /// Makes a pipe, socket, device or empty file.
@@ -71,12 +77,12 @@ impl Model {
         rdev: (u32, u32),
     ) -> Result<Ino, Errno> {
         let kind = match kind {
-            FileType::File => Kind::File(Bytes::default()),
-            FileType::Fifo | FileType::Socket => Kind::Special(kind, (0, 0)),
-            FileType::Char | FileType::Block => Kind::Special(kind, rdev),
+            FileType::File => InodeKind::File(SparseBytes::default()),
+            FileType::Fifo | FileType::Socket => InodeKind::Special(kind, (0, 0)),
+            FileType::Char | FileType::Block => InodeKind::Special(kind, rdev),
             FileType::Dir | FileType::Symlink => return Err(Errno::INVAL),
         };
-        self.make(parent, name, kind, perm & 0o7777)
+        self.make_object(parent, name, kind, perm & 0o7777)
     }
 
     /// Makes a directory. Of the upper mode bits only the sticky one counts.
@@ -84,10 +90,10 @@ impl Model {
     /// # Errors
     /// As [`create`](Self::create).
     pub fn mkdir(&mut self, parent: Ino, name: &[u8], perm: u32) -> Result<Ino, Errno> {
-        self.make(
+        self.make_object(
             parent,
             name,
-            Kind::Dir {
+            InodeKind::Dir {
                 entries: BTreeMap::new(),
                 parent,
             },
@@ -104,14 +110,20 @@ impl Model {
         match target.len() {
             0 => Err(Errno::NOENT),
             len if len > TARGET_MAX => Err(Errno::NAMETOOLONG),
-            _ => self.make(parent, name, Kind::Symlink(target.to_vec()), 0o777),
+            _ => self.make_object(parent, name, InodeKind::Symlink(target.to_vec()), 0o777),
         }
     }
 
-    fn make(&mut self, parent: Ino, name: &[u8], kind: Kind, perm: u32) -> Result<Ino, Errno> {
+    fn make_object(
+        &mut self,
+        parent: Ino,
+        name: &[u8],
+        kind: InodeKind,
+        perm: u32,
+    ) -> Result<Ino, Errno> {
         self.is_free(parent, name)?;
         let dir = self.inode(parent)?;
-        let is_dir = matches!(kind, Kind::Dir { .. });
+        let is_dir = matches!(kind, InodeKind::Dir { .. });
         let (gid, perm) = match dir.perm & S_ISGID {
             0 => (0, perm),
             inherited => (dir.gid, if is_dir { perm | inherited } else { perm }),
@@ -129,7 +141,7 @@ impl Model {
             xattrs: BTreeMap::new(),
         };
         self.inodes.insert(ino, inode);
-        self.attach(parent, name, ino);
+        self.attach_name(parent, name, ino);
         Ok(ino)
     }
 
@@ -142,9 +154,9 @@ impl Model {
         }
     }
 
-    fn attach(&mut self, dir: Ino, name: &[u8], ino: Ino) {
+    fn attach_name(&mut self, dir: Ino, name: &[u8], ino: Ino) {
         if let Some(Inode {
-            kind: Kind::Dir { entries, .. },
+            kind: InodeKind::Dir { entries, .. },
             mtime,
             ..
         }) = self.inodes.get_mut(&dir)
@@ -154,14 +166,14 @@ impl Model {
         }
         let inode = self.inodes.get_mut(&ino).expect("attached objects exist");
         inode.names += 1;
-        if let Kind::Dir { parent, .. } = &mut inode.kind {
+        if let InodeKind::Dir { parent, .. } = &mut inode.kind {
             *parent = dir;
         }
     }
 
-    fn detach(&mut self, dir: Ino, name: &[u8]) -> Ino {
+    fn detach_name(&mut self, dir: Ino, name: &[u8]) -> Ino {
         let Some(Inode {
-            kind: Kind::Dir { entries, .. },
+            kind: InodeKind::Dir { entries, .. },
             mtime,
             ..
         }) = self.inodes.get_mut(&dir)
@@ -190,7 +202,7 @@ impl Model {
         if self.inode(ino)?.names == 0 {
             return Err(Errno::NOENT);
         }
-        self.attach(parent, name, ino);
+        self.attach_name(parent, name, ino);
         Ok(())
     }
 
@@ -202,7 +214,7 @@ impl Model {
         if self.is_dir(self.lookup(parent, name)?) {
             return Err(Errno::ISDIR);
         }
-        let ino = self.detach(parent, name);
+        let ino = self.detach_name(parent, name);
         self.reclaim(ino);
         Ok(())
     }
@@ -213,10 +225,10 @@ impl Model {
     /// `ENOTDIR`, `ENOTEMPTY`, and as [`lookup`](Self::lookup).
     pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<(), Errno> {
         let ino = self.lookup(parent, name)?;
-        if !self.entries(ino)?.is_empty() {
+        if !self.dir_entries(ino)?.is_empty() {
             return Err(Errno::NOTEMPTY);
         }
-        self.detach(parent, name);
+        self.detach_name(parent, name);
         self.reclaim(ino);
         Ok(())
     }
@@ -229,7 +241,7 @@ impl Model {
             }
             match self.inodes.get(&dir) {
                 Some(Inode {
-                    kind: Kind::Dir { parent, .. },
+                    kind: InodeKind::Dir { parent, .. },
                     ..
                 }) if dir != ROOT => dir = *parent,
                 _ => return false,
@@ -246,14 +258,14 @@ impl Model {
         &mut self,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
-        mode: RenameMode,
+        mode: RenameKind,
     ) -> Result<(), Errno> {
-        self.entries(to.0)?;
+        self.dir_entries(to.0)?;
         let moved = self.lookup(from.0, from.1)?;
         let there = match self.lookup(to.0, to.1) {
-            Ok(_) if mode == RenameMode::NoReplace => return Err(Errno::EXIST),
+            Ok(_) if mode == RenameKind::NoReplace => return Err(Errno::EXIST),
             Ok(ino) => Some(ino),
-            Err(Errno::NOENT) if mode != RenameMode::Exchange && self.inode(to.0)?.names > 0 => {
+            Err(Errno::NOENT) if mode != RenameKind::Exchange && self.inode(to.0)?.names > 0 => {
                 None
             }
             Err(e) => return Err(e),
@@ -264,7 +276,7 @@ impl Model {
         if let Some(there) =
             there.filter(|&there| self.is_dir(there) && self.is_above(there, from.0))
         {
-            let is_exchange = mode == RenameMode::Exchange;
+            let is_exchange = mode == RenameKind::Exchange;
             debug_assert_ne!(there, ROOT, "the root has no name");
             return Err(if is_exchange {
                 Errno::INVAL
@@ -275,25 +287,27 @@ impl Model {
         if there == Some(moved) {
             return Ok(());
         }
-        if mode == RenameMode::Exchange {
-            let other = self.detach(to.0, to.1);
-            self.detach(from.0, from.1);
-            self.attach(to.0, to.1, moved);
-            self.attach(from.0, from.1, other);
+        if mode == RenameKind::Exchange {
+            let other = self.detach_name(to.0, to.1);
+            self.detach_name(from.0, from.1);
+            self.attach_name(to.0, to.1, moved);
+            self.attach_name(from.0, from.1, other);
             return Ok(());
         }
         if let Some(there) = there {
             match (self.is_dir(moved), self.is_dir(there)) {
                 (true, false) => return Err(Errno::NOTDIR),
                 (false, true) => return Err(Errno::ISDIR),
-                (true, true) if !self.entries(there)?.is_empty() => return Err(Errno::NOTEMPTY),
+                (true, true) if !self.dir_entries(there)?.is_empty() => {
+                    return Err(Errno::NOTEMPTY);
+                }
                 _ => {}
             }
-            self.detach(to.0, to.1);
+            self.detach_name(to.0, to.1);
             self.reclaim(there);
         }
-        self.detach(from.0, from.1);
-        self.attach(to.0, to.1, moved);
+        self.detach_name(from.0, from.1);
+        self.attach_name(to.0, to.1, moved);
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Random operations that are likely to meet: few names, small trees, offsets around block
 //! boundaries.
 
-use super::{Data, FsOp};
-use crate::model::{Model, RenameMode, XattrMode};
+use super::{FsOp, SeededBytes};
+use crate::model::{ReferenceModel, RenameKind, XattrFlag};
 use crate::rng::Rng;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,10 +14,10 @@ const DEPTH_MAX: usize = 4;
 /// Slots of files held open.
 const SLOTS: u64 = 4;
 
-/// How often each operation comes, relative to the others; 0 is never.
+/// The frequency of each operation relative to the others; 0 is never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named after the operations")]
-pub struct Weights {
+pub struct OpWeights {
     pub create: u32,
     pub mknod: u32,
     pub mkdir: u32,
@@ -42,7 +42,7 @@ pub struct Weights {
     pub close: u32,
 }
 
-impl Default for Weights {
+impl Default for OpWeights {
     fn default() -> Self {
         Self {
             create: 12,
@@ -71,106 +71,111 @@ impl Default for Weights {
     }
 }
 
-type Maker = fn(&mut Draw<'_>) -> FsOp;
+type Maker = fn(&mut OpGenerator<'_>) -> FsOp;
 
-/// A random operation that suits the tree of `model`, though not always: errors are wanted too.
+/// Returns a random operation that suits the tree of `model`, though not always: errors are wanted
+/// too.
 ///
 /// # Panics
 /// If all weights are 0.
-pub fn generate(rng: &mut Rng, model: &Model, weights: &Weights) -> FsOp {
+pub fn generate_op(rng: &mut Rng, model: &ReferenceModel, weights: &OpWeights) -> FsOp {
     let w = weights;
     let makers: [(u32, Maker); 22] = [
         (w.create, |d| FsOp::Create {
-            path: d.new_path(),
-            perm: d.perm(),
+            path: d.draw_new_path(),
+            perm: d.draw_perm(),
         }),
-        (w.mknod, |d| d.mknod()),
+        (w.mknod, |d| d.draw_mknod()),
         (w.mkdir, |d| FsOp::Mkdir {
-            path: d.new_path(),
-            perm: d.perm(),
+            path: d.draw_new_path(),
+            perm: d.draw_perm(),
         }),
         (w.symlink, |d| FsOp::Symlink {
-            path: d.new_path(),
-            target: d.target(),
+            path: d.draw_new_path(),
+            target: d.draw_target(),
         }),
         (w.link, |d| FsOp::Link {
-            from: d.object(FileType::File),
-            to: d.new_path(),
+            from: d.draw_object(FileType::File),
+            to: d.draw_new_path(),
         }),
         (w.unlink, |d| FsOp::Unlink {
-            path: d.object(FileType::File),
+            path: d.draw_object(FileType::File),
         }),
         (w.rmdir, |d| FsOp::Rmdir {
-            path: d.object(FileType::Dir),
+            path: d.draw_object(FileType::Dir),
         }),
-        (w.rename, |d| d.rename()),
+        (w.rename, |d| d.draw_rename()),
         (w.write, |d| FsOp::Write {
-            path: d.object(FileType::File),
-            offset: d.offset(),
-            data: d.data(),
+            path: d.draw_object(FileType::File),
+            offset: d.draw_offset(),
+            data: d.draw_data(),
         }),
         (w.truncate, |d| FsOp::Truncate {
-            path: d.object(FileType::File),
-            size: d.offset(),
+            path: d.draw_object(FileType::File),
+            size: d.draw_offset(),
         }),
         (w.punch, |d| FsOp::Punch {
-            path: d.object(FileType::File),
-            offset: d.offset(),
-            len: d.offset().max(1),
+            path: d.draw_object(FileType::File),
+            offset: d.draw_offset(),
+            len: d.draw_offset().max(1),
         }),
-        (w.copy, |d| d.copy()),
+        (w.copy, |d| d.draw_copy()),
         (w.set_mode, |d| FsOp::SetMode {
-            path: d.any(),
-            perm: d.perm(),
+            path: d.draw_any(),
+            perm: d.draw_perm(),
         }),
-        (w.set_owner, |d| d.set_owner()),
-        (w.set_mtime, |d| d.set_mtime()),
-        (w.set_xattr, |d| d.set_xattr()),
+        (w.set_owner, |d| d.draw_set_owner()),
+        (w.set_mtime, |d| d.draw_set_mtime()),
+        (w.set_xattr, |d| d.draw_set_xattr()),
         (w.remove_xattr, |d| FsOp::RemoveXattr {
-            path: d.any(),
-            name: d.xattr(),
+            path: d.draw_any(),
+            name: d.draw_xattr_name(),
         }),
         (w.fsync, |d| FsOp::Fsync {
-            path: d.object(FileType::File),
+            path: d.draw_object(FileType::File),
         }),
         (w.open, |d| FsOp::Open {
-            slot: d.slot(),
-            path: d.object(FileType::File),
+            slot: d.draw_slot(),
+            path: d.draw_object(FileType::File),
         }),
         (w.write_open, |d| FsOp::WriteOpen {
-            slot: d.slot(),
-            offset: d.offset(),
-            data: d.data(),
+            slot: d.draw_slot(),
+            offset: d.draw_offset(),
+            data: d.draw_data(),
         }),
         (w.truncate_open, |d| FsOp::TruncateOpen {
-            slot: d.slot(),
-            size: d.offset(),
+            slot: d.draw_slot(),
+            size: d.draw_offset(),
         }),
-        (w.close, |d| FsOp::Close { slot: d.slot() }),
+        (w.close, |d| FsOp::Close {
+            slot: d.draw_slot(),
+        }),
     ];
+    // One operation is drawn, each in proportion to its weight.
     let mut at = rng.below(makers.iter().map(|&(weight, _)| u64::from(weight)).sum());
     let chosen = makers.iter().find(|&&(weight, _)| {
         let is_here = at < u64::from(weight);
         at = at.saturating_sub(u64::from(weight));
         is_here
     });
-    let paths = model.paths();
+    let paths = model.list_paths();
     let kind = |ino| model.stat(ino).map_or(FileType::File, |stat| stat.kind);
     let paths = paths
         .into_iter()
         .map(|(path, ino)| (path, kind(ino)))
         .collect();
-    chosen.expect("below the sum").1(&mut Draw { rng, paths })
+    chosen.expect("below the sum").1(&mut OpGenerator { rng, paths })
 }
 
-struct Draw<'a> {
+struct OpGenerator<'a> {
     rng: &'a mut Rng,
     paths: Vec<(PathBuf, FileType)>,
 }
 
-impl Draw<'_> {
-    /// A name from a small pool.
-    fn name(&mut self) -> Vec<u8> {
+impl OpGenerator<'_> {
+    /// Draws a name from a small pool.
+    fn draw_name(&mut self) -> Vec<u8> {
+        // Now and then a name at a limit: too long, not UTF-8, or like `..`.
         match self.rng.below(40) {
             0 => vec![b'L'; NAME_MAX],
             1 => vec![b'L'; NAME_MAX + 1],
@@ -180,8 +185,8 @@ impl Draw<'_> {
         }
     }
 
-    /// A name in a directory, taken or not.
-    fn new_path(&mut self) -> PathBuf {
+    /// Draws a path of a name in a directory, taken or not.
+    fn draw_new_path(&mut self) -> PathBuf {
         let fits =
             |(path, kind): &&(PathBuf, FileType)| kind.is_dir() && path.iter().count() < DEPTH_MAX;
         let dirs: Vec<&PathBuf> = self
@@ -190,17 +195,17 @@ impl Draw<'_> {
             .filter(fits)
             .map(|(path, _)| path)
             .collect();
-        // Now and then below what is no directory.
+        // Now and then the parent is no directory.
         let dir = if self.rng.chance(0.03) {
             self.rng.pick(&self.paths).0.clone()
         } else {
             (*self.rng.pick(&dirs)).clone()
         };
-        dir.join(OsStr::from_bytes(&self.name()))
+        dir.join(OsStr::from_bytes(&self.draw_name()))
     }
 
-    /// Mostly an object of this type.
-    fn object(&mut self, kind: FileType) -> PathBuf {
+    /// Draws mostly an object of this type.
+    fn draw_object(&mut self, kind: FileType) -> PathBuf {
         let suits: Vec<&PathBuf> = self
             .paths
             .iter()
@@ -208,63 +213,67 @@ impl Draw<'_> {
             .map(|(path, _)| path)
             .collect();
         if suits.is_empty() || self.rng.chance(0.2) {
-            self.named()
+            self.draw_named()
         } else {
             (*self.rng.pick(&suits)).clone()
         }
     }
 
-    /// Mostly an object that has a name.
-    fn named(&mut self) -> PathBuf {
+    /// Draws mostly an object that has a name.
+    fn draw_named(&mut self) -> PathBuf {
         if self.paths.len() < 2 || self.rng.chance(0.1) {
-            return self.new_path();
+            return self.draw_new_path();
         }
-        self.paths[1 + self.rng.index(self.paths.len() - 1)]
+        self.paths[1 + self.rng.pick_index(self.paths.len() - 1)]
             .0
             .clone()
     }
 
-    /// Any object, the root included.
-    fn any(&mut self) -> PathBuf {
+    /// Draws any object, the root included.
+    fn draw_any(&mut self) -> PathBuf {
         if self.rng.chance(0.05) {
             PathBuf::new()
         } else {
-            self.named()
+            self.draw_named()
         }
     }
 
-    fn perm(&mut self) -> u32 {
+    fn draw_perm(&mut self) -> u32 {
         *self.rng.pick(&[
             0o644, 0o755, 0o600, 0o000, 0o777, 0o4755, 0o2755, 0o2644, 0o6711, 0o1777,
         ])
     }
 
-    fn target(&mut self) -> Vec<u8> {
+    fn draw_target(&mut self) -> Vec<u8> {
         let lens = [1, 5, 59, 60, 61, 255, 256, 1000, 4000];
         vec![*self.rng.pick(b"ab/"); *self.rng.pick(&lens)]
     }
 
-    fn slot(&mut self) -> u8 {
+    fn draw_slot(&mut self) -> u8 {
         self.rng.below(SLOTS) as u8
     }
 
-    /// Around block boundaries, seldom far away.
-    fn offset(&mut self) -> u64 {
+    /// Draws an offset around block boundaries, seldom far away.
+    fn draw_offset(&mut self) -> u64 {
         let block = match self.rng.below(20) {
             0 => 2048,
             1 => 256,
             2..6 => self.rng.below(32),
             _ => self.rng.below(4),
         };
+        // Bytes around sector and block boundaries.
         let near = [0, 0, 1, 511, 512, 4095, self.rng.below(BLOCK)];
         block * BLOCK + *self.rng.pick(&near)
     }
 
-    /// Half of the time whole blocks between the same places, or to the end.
-    fn copy(&mut self) -> FsOp {
-        let (from, to) = (self.object(FileType::File), self.object(FileType::File));
-        let (mut offset, mut to_offset) = (self.offset(), self.offset());
-        let mut len = self.offset().max(1);
+    /// Draws a copy: half of the time of whole blocks, between the same places, or to the end.
+    fn draw_copy(&mut self) -> FsOp {
+        let (from, to) = (
+            self.draw_object(FileType::File),
+            self.draw_object(FileType::File),
+        );
+        let (mut offset, mut to_offset) = (self.draw_offset(), self.draw_offset());
+        let mut len = self.draw_offset().max(1);
         match self.rng.below(4) {
             0 => (offset, to_offset) = (offset / BLOCK * BLOCK, to_offset / BLOCK * BLOCK),
             1 => to_offset = offset,
@@ -280,15 +289,15 @@ impl Draw<'_> {
         }
     }
 
-    fn data(&mut self) -> Data {
+    fn draw_data(&mut self) -> SeededBytes {
         let lens = [1, 100, 511, 512, 4095, 4096, 4097, 8192, 20_000];
-        Data {
+        SeededBytes {
             seed: self.rng.next_u64(),
             len: *self.rng.pick(&lens),
         }
     }
 
-    fn xattr(&mut self) -> Vec<u8> {
+    fn draw_xattr_name(&mut self) -> Vec<u8> {
         self.rng
             .pick(&[
                 &b"user.a"[..],
@@ -301,7 +310,7 @@ impl Draw<'_> {
             .to_vec()
     }
 
-    fn mknod(&mut self) -> FsOp {
+    fn draw_mknod(&mut self) -> FsOp {
         let kinds = [
             FileType::Fifo,
             FileType::Socket,
@@ -309,7 +318,11 @@ impl Draw<'_> {
             FileType::Block,
             FileType::File,
         ];
-        let (path, kind, perm) = (self.new_path(), *self.rng.pick(&kinds), self.perm());
+        let (path, kind, perm) = (
+            self.draw_new_path(),
+            *self.rng.pick(&kinds),
+            self.draw_perm(),
+        );
         let has_rdev = matches!(kind, FileType::Char | FileType::Block);
         let rdev = if has_rdev {
             *self.rng.pick(&[(1, 3), (8, 300), (259, 70_000)])
@@ -324,54 +337,54 @@ impl Draw<'_> {
         }
     }
 
-    fn rename(&mut self) -> FsOp {
-        let from = self.named();
+    fn draw_rename(&mut self) -> FsOp {
+        let from = self.draw_named();
         let modes = [
-            RenameMode::Plain,
-            RenameMode::Plain,
-            RenameMode::NoReplace,
-            RenameMode::Exchange,
+            RenameKind::Plain,
+            RenameKind::Plain,
+            RenameKind::NoReplace,
+            RenameKind::Exchange,
         ];
         let mode = *self.rng.pick(&modes);
-        let wants_existing = mode == RenameMode::Exchange || self.rng.chance(0.4);
+        let wants_existing = mode == RenameKind::Exchange || self.rng.chance(0.4);
         let to = if wants_existing {
-            self.named()
+            self.draw_named()
         } else {
-            self.new_path()
+            self.draw_new_path()
         };
         FsOp::Rename { from, to, mode }
     }
 
-    fn set_owner(&mut self) -> FsOp {
+    fn draw_set_owner(&mut self) -> FsOp {
         let ids = [None, Some(0), Some(1), Some(1000), Some(70_000)];
         FsOp::SetOwner {
-            path: self.any(),
+            path: self.draw_any(),
             uid: *self.rng.pick(&ids),
             gid: *self.rng.pick(&ids),
         }
     }
 
-    fn set_mtime(&mut self) -> FsOp {
+    fn draw_set_mtime(&mut self) -> FsOp {
         let secs = [0, 1, -1, 1_700_000_000, (1 << 31) - 1, 1 << 31, 1 << 33];
         let mtime = Timestamp::new(*self.rng.pick(&secs), self.rng.below(1_000_000_000) as u32);
         FsOp::SetMtime {
-            path: self.any(),
+            path: self.draw_any(),
             mtime,
         }
     }
 
-    fn set_xattr(&mut self) -> FsOp {
+    fn draw_set_xattr(&mut self) -> FsOp {
         let modes = [
-            XattrMode::Any,
-            XattrMode::Any,
-            XattrMode::Create,
-            XattrMode::Replace,
+            XattrFlag::Any,
+            XattrFlag::Any,
+            XattrFlag::Create,
+            XattrFlag::Replace,
         ];
         let mut value = vec![0; *self.rng.pick(&[0, 1, 20, 200, 600])];
         self.rng.fill(&mut value);
         FsOp::SetXattr {
-            path: self.any(),
-            name: self.xattr(),
+            path: self.draw_any(),
+            name: self.draw_xattr_name(),
             value,
             mode: *self.rng.pick(&modes),
         }

@@ -1,8 +1,8 @@
 //! The model and a real file system agree on every error and on the tree.
 
 use super::*;
-use crate::model::Model;
-use crate::ops::{Weights, generate};
+use crate::model::ReferenceModel;
+use crate::ops::{OpWeights, generate_op};
 use crate::rng::Rng;
 
 const OPS: usize = 2_000;
@@ -11,7 +11,7 @@ const OPS: usize = 2_000;
 fn compare(place: &Path, seed: u64) -> Result<(), String> {
     let dir = tempfile::tempdir_in(place).unwrap();
     let mut real = PathTarget::new(dir.path()).unwrap();
-    let mut model = Model::new();
+    let mut model = ReferenceModel::new();
     let root = FsOp::SetMode {
         path: PathBuf::new(),
         perm: 0o755,
@@ -20,7 +20,7 @@ fn compare(place: &Path, seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let mut errors = 0;
     for n in 0..OPS {
-        let op = generate(&mut rng, &model, &Weights::default());
+        let op = generate_op(&mut rng, &model, &OpWeights::default());
         let (said, expected) = (real.apply(&op), model.apply(&op));
         if said != expected {
             return Err(format!(
@@ -73,7 +73,7 @@ fn suits(place: &Path) -> Result<(), Errno> {
             path,
             name,
             value: vec![0; 600],
-            mode: XattrMode::Any,
+            mode: XattrFlag::Any,
         })?;
     }
     if target.snapshot().nodes[&d].nlink == 2 {
@@ -90,8 +90,9 @@ fn the_model_agrees_with_the_host_file_system() {
         .into_iter()
         .find(|place| suits(place).is_ok());
     let Some(place) = place else {
-        let reason = "needs root and a file system with devices, extended attributes and link counts of directories";
-        return crate::skip("the_model_agrees_with_the_host_file_system", reason);
+        let reason = "needs root and a file system with devices, extended attributes and link \
+            counts of directories";
+        return crate::skip_test("the_model_agrees_with_the_host_file_system", reason);
     };
     for seed in 0..8 {
         compare(place, seed).unwrap();

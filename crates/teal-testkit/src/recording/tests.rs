@@ -19,7 +19,7 @@ fn write(disk: &RecordingDisk, at: u64, byte: u8, sectors: usize) -> io::Result<
 #[test]
 fn what_happens_is_recorded_in_order() {
     let disk = RecordingDisk::new(shape(512, 4096));
-    disk.mark(1);
+    disk.add_mark(1);
     disk.write_at(
         Sector::new(3),
         &[IoSlice::new(&[1; 512]), IoSlice::new(&[2; 1024])],
@@ -28,7 +28,7 @@ fn what_happens_is_recorded_in_order() {
     disk.sync().unwrap();
     disk.allocate(Sector::new(0), 8).unwrap();
     disk.discard(Sector::new(8), 8).unwrap();
-    disk.mark(2);
+    disk.add_mark(2);
     let mut back = [0; 2048];
     disk.read_at(Sector::new(2), &mut back).unwrap();
     assert_eq!((back[0], back[512], back[1024], back[2047]), (0, 1, 2, 2));
@@ -38,26 +38,26 @@ fn what_happens_is_recorded_in_order() {
     assert_eq!(
         trace.events(),
         [
-            Event::Mark(1),
-            Event::Write {
+            DiskEvent::Mark(1),
+            DiskEvent::Write {
                 at: Sector::new(3),
                 data
             },
-            Event::Sync,
-            Event::Allocate {
+            DiskEvent::Sync,
+            DiskEvent::Allocate {
                 at: Sector::new(0),
                 sectors: 8
             },
-            Event::Discard {
+            DiskEvent::Discard {
                 at: Sector::new(8),
                 sectors: 8
             },
-            Event::Mark(2),
+            DiskEvent::Mark(2),
         ]
     );
-    assert_eq!(trace.marks(5).collect::<Vec<_>>(), [1]);
-    assert_eq!(trace.points().collect::<Vec<_>>(), [1, 2, 3, 4, 6]);
-    let expected = Counters {
+    assert_eq!(trace.marks_before(5).collect::<Vec<_>>(), [1]);
+    assert_eq!(trace.crash_points().collect::<Vec<_>>(), [1, 2, 3, 4, 6]);
+    let expected = DiskCounters {
         reads: 1,
         bytes_read: 2048,
         writes: 1,
@@ -125,7 +125,7 @@ fn a_lenient_disk_takes_writes_anywhere() {
         sparse: true,
         ..shape(512, 512)
     })
-    .lenient();
+    .allow_unallocated();
     write(&disk, 0, 1, 1).unwrap();
 }
 
@@ -144,7 +144,7 @@ fn decay_is_seen_by_reads_but_is_no_write() {
 fn a_restarted_trace_begins_with_what_is_there() {
     let disk = RecordingDisk::new(shape(512, 512));
     write(&disk, 5, 7, 1).unwrap();
-    disk.restart();
+    disk.restart_trace();
     assert_eq!(disk.trace().events(), []);
     assert_eq!(disk.snapshot()[5 * 512], 7);
     assert_eq!(

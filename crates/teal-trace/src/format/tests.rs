@@ -1,18 +1,18 @@
 //! Golden bytes, and the table of actions against the document's.
 
 use super::*;
-use crate::{Reader, Writer};
+use crate::{TraceReader, TraceWriter};
 
-fn header() -> Header {
-    Header {
+fn header() -> TraceHeader {
+    TraceHeader {
         level: Level::File,
         anonymous: true,
         start: Timestamp {
             secs: 0x0102_0304,
             nanos: 5,
         },
-        machine: Text::cut(b"m"),
-        source: Text::cut(b"src"),
+        machine: Text::truncated(b"m"),
+        source: Text::truncated(b"src"),
     }
 }
 
@@ -21,11 +21,11 @@ fn event(
     process: u32,
     object: u64,
     action: Action,
-    outcome: Outcome,
+    outcome: EventOutcome,
     latency: Option<u64>,
-) -> Item {
+) -> TraceItem {
     let latency = latency.map(Duration::from_nanos);
-    Item::Event(Event {
+    TraceItem::Event(TraceEvent {
         at: Duration::from_nanos(at),
         process,
         object,
@@ -35,18 +35,18 @@ fn event(
     })
 }
 
-fn items() -> Vec<Item> {
+fn items() -> Vec<TraceItem> {
     vec![
-        Item::Process(Process {
+        TraceItem::Process(TracedProcess {
             id: 300,
             leader: 1,
             session: 0,
-            name: Text::cut(b"cp"),
+            name: Text::truncated(b"cp"),
         }),
-        Item::Called(Called {
+        TraceItem::Called(ObjectName {
             object: 9,
             parent: 1,
-            name: Text::cut(b"a"),
+            name: Text::truncated(b"a"),
         }),
         event(
             1000,
@@ -56,7 +56,7 @@ fn items() -> Vec<Item> {
                 offset: 128,
                 length: 5,
             },
-            Outcome::Done(4),
+            EventOutcome::Done(4),
             Some(200),
         ),
         event(
@@ -64,7 +64,7 @@ fn items() -> Vec<Item> {
             300,
             9,
             Action::Fsync { data: true },
-            Outcome::Failed(5),
+            EventOutcome::Failed(5),
             None,
         ),
         event(
@@ -72,19 +72,21 @@ fn items() -> Vec<Item> {
             0,
             1,
             Action::Lookup {
-                name: Text::cut(b"xy"),
+                name: Text::truncated(b"xy"),
             },
-            Outcome::Unknown,
+            EventOutcome::Unknown,
             Some(0),
         ),
-        Item::Dropped(2),
+        TraceItem::Dropped(2),
     ]
 }
 
 #[test]
 fn golden_bytes_of_a_trace() {
-    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
-    items().iter().for_each(|item| writer.put(item).unwrap());
+    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
+    items()
+        .iter()
+        .for_each(|item| writer.write_item(item).unwrap());
     let bytes = writer.finish().unwrap();
     let mut want = Vec::new();
     want.extend(b"TEALTRC\x01\x01\x00\x01\x01");
@@ -127,26 +129,28 @@ fn numbers_have_one_to_ten_bytes() {
     ] {
         let mut out = Vec::new();
         out.put_varint(value);
-        assert_eq!((out.len(), Take(&out).varint()), (len, Some(value)));
-        assert_eq!(Take(&out[..len - 1]).varint(), None);
+        assert_eq!((out.len(), FieldReader(&out).varint()), (len, Some(value)));
+        assert_eq!(FieldReader(&out[..len - 1]).varint(), None);
     }
     // 2^64 and more.
     assert_eq!(
-        Take(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02").varint(),
+        FieldReader(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02").varint(),
         None
     );
-    assert_eq!(Take(&[0xff; 11]).varint(), None);
+    assert_eq!(FieldReader(&[0xff; 11]).varint(), None);
 }
 
 #[test]
 fn a_flipped_bit_anywhere_is_noticed() {
-    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
-    items().iter().for_each(|item| writer.put(item).unwrap());
+    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
+    items()
+        .iter()
+        .for_each(|item| writer.write_item(item).unwrap());
     let good = writer.finish().unwrap();
     for bit in 0..good.len() * 8 {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
-        let Ok(mut reader) = Reader::new(&bad[..]) else {
+        let Ok(mut reader) = TraceReader::new(&bad[..]) else {
             continue;
         };
         let read: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
@@ -154,7 +158,7 @@ fn a_flipped_bit_anywhere_is_noticed() {
         assert!(
             matches!(
                 reader.ending(),
-                Some(crate::Ending::CutOff { blocks: 0, .. })
+                Some(crate::TraceEnding::CutOff { blocks: 0, .. })
             ),
             "bit {bit}"
         );

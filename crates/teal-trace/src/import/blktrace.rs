@@ -1,5 +1,5 @@
-//! `blktrace`: what a Linux block device was asked, as the kernel told it (`struct blk_io_trace` of
-//! `linux/blktrace_api.h`).
+//! Imports `blktrace`: the requests of a Linux block device, as the kernel traced them (`struct
+//! blk_io_trace` of `linux/blktrace_api.h`).
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -9,44 +9,39 @@
 //! | 16 | 8 | sector |
 //! | 24 | 4 | length in bytes |
 //! | 28 | 4 | what happened: the step in the low half, the categories in the high half |
-//! | 32 | 4 | who did it |
+//! | 32 | 4 | process that did it |
 //! | 36 | 4 | device number |
 //! | 40 | 4 | processor |
 //! | 44 | 2 | error at completion |
 //! | 46 | 2 | bytes that follow the record |
 //!
-//! In the byte order of the machine, which the magic shows.
+//! Integers are in the byte order of the machine, which the magic shows.
 //!
 //! # How
-//! 1. The files of the processors are merged by time; what is out of order by less than a window
-//!    (65,536 records) is put right.
-//! 2. A request begins where it is issued to the driver (or, if asked for, where it is queued) and
-//!    ends with the completion for the same device, sector and direction. Requests without a
-//!    completion have no outcome.
+//! 1. The files of the processors are merged by time. Records that are out of order by less than a
+//!    window (65,536 records) are put right.
+//! 2. A request begins where it is issued to the driver (or, if asked for, where it is queued). It
+//!    ends with the completion for the same device, sector and direction. A request without a
+//!    completion has no outcome.
 
-use super::records::{Records, packed};
-use super::window::{TooLate, WINDOW, Window};
-use super::{ImportError, Imported, Origin};
-use crate::event::{Action, Event, Header, Item, Level, Outcome, Process, Text};
-use crate::order::{InOrder, Ticket};
-use crate::write::Writer;
-use std::collections::{HashMap, VecDeque};
+mod requests;
+
+use super::records::{RecordReader, packed_form};
+use super::window::{SortingWindow, TooLate, WINDOW};
+use super::{ImportError, ImportSummary, TraceOrigin};
+use requests::RequestMatcher;
 use std::io::{Read, Write};
-use std::time::Duration;
-use teal_types::Timestamp;
 
 const RECORD: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
-/// Requests on their way at once; beyond, the oldest is not waited for.
-const PENDING_MAX: usize = 1 << 16;
 
 // Steps.
 const QUEUE: u32 = 1;
 const REQUEUE: u32 = 6;
 const ISSUE: u32 = 7;
 const COMPLETE: u32 = 8;
-/// The bytes that follow begin with a control group's number.
+/// The data begins with a control group's number.
 const CGROUP: u32 = 1 << 8;
 // Categories.
 const WRITE: u32 = 1 << 1;
@@ -55,25 +50,24 @@ const PASSTHROUGH: u32 = 1 << 9;
 const NOTIFY: u32 = 1 << 10;
 const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
-// What a notification says.
+// Kinds of notifications.
 const NOTE_PROCESS: u32 = 0;
 const NOTE_TIME: u32 = 1;
 const NOTE_MESSAGE: u32 = 2;
 
-/// Where a request begins.
+/// Names the point at which a request begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Stage {
-    /// Where it is given to the driver: after merging and scheduling. What the device sees.
+pub enum RequestStage {
+    /// The driver gets it, after merging and scheduling. This is the device's view.
     #[default]
     Issue,
-    /// Where it is queued: what the file system asks. The only one on stacked devices, which have
-    /// no driver.
+    /// The file system queues it. This is the only point on stacked devices, which have no driver.
     Queue,
 }
 
-/// One record, in this machine's byte order.
+/// Holds one record, in this machine's byte order.
 #[derive(Debug, Clone)]
-struct Note {
+struct BlktraceRecord {
     sector: u64,
     bytes: u32,
     step: u32,
@@ -84,108 +78,160 @@ struct Note {
     text: Vec<u8>,
 }
 
-/// One processor's file.
-struct Source<R> {
-    records: Records<R>,
-    swapped: Option<bool>,
-    next: Option<(u64, Note)>,
+/// Holds the fixed part of a record, in the byte order of its machine.
+struct RawRecord {
+    bytes: [u8; RECORD],
+    /// Is true when the bytes of numbers are in the other order.
+    swapped: bool,
 }
 
-impl<R: Read> Source<R> {
-    fn advance(&mut self) -> Result<(), ImportError> {
-        let mut raw = [0; RECORD];
-        self.next = None;
-        if !self.records.next(&mut raw)? {
-            return Ok(());
+impl RawRecord {
+    fn u16_at(&self, at: usize) -> u16 {
+        let value = u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]);
+        if self.swapped {
+            value.swap_bytes()
+        } else {
+            value
         }
-        let magic = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-        let is_swapped =
-            |magic: u32| match (magic & !0xff == MAGIC, magic.swap_bytes() & !0xff == MAGIC) {
-                (true, _) => Some(false),
-                (_, true) => Some(true),
-                _ => None,
-            };
-        let Some(swapped) =
-            is_swapped(magic).filter(|found| self.swapped.is_none_or(|before| before == *found))
-        else {
-            if self.swapped.is_none() {
-                let what =
-                    packed(&raw).unwrap_or_else(|| format!("it begins with {:02x?}", &raw[..4]));
-                return Err(ImportError::Foreign {
-                    format: "blktrace",
-                    what,
-                });
-            }
-            return Err(self
-                .records
-                .wrong(format!("no record begins with {:02x?}", &raw[..4])));
-        };
-        self.swapped = Some(swapped);
-        let u32_at = |at: usize| {
-            let value = u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
-            if swapped { value.swap_bytes() } else { value }
-        };
-        let u64_at = |at: usize| {
-            let (low, high) = if swapped { (at + 4, at) } else { (at, at + 4) };
-            u64::from(u32_at(high)) << 32 | u64::from(u32_at(low))
-        };
-        let u16_at = |at: usize| {
-            let value = u16::from_le_bytes([raw[at], raw[at + 1]]);
-            if swapped { value.swap_bytes() } else { value }
-        };
-        let version = u32_at(0) & 0xff;
-        if version != VERSION {
-            return Err(self.records.wrong(format!(
-                "blktrace version {version}; version {VERSION} is read"
-            )));
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        let bytes = [0, 1, 2, 3].map(|n| self.bytes[at + n]);
+        let value = u32::from_le_bytes(bytes);
+        if self.swapped {
+            value.swap_bytes()
+        } else {
+            value
         }
-        let action = u32_at(28);
-        let mut text = vec![0; u16_at(46).into()];
-        self.records.more(&mut text)?;
-        if action & CGROUP != 0 {
-            text.drain(..text.len().min(8));
-        }
-        if swapped && action >> 16 & NOTIFY != 0 && action & 0xff == NOTE_TIME {
-            text.chunks_exact_mut(4).for_each(<[u8]>::reverse);
-        }
-        let note = Note {
-            sector: u64_at(16),
-            bytes: u32_at(24),
+    }
+
+    fn u64_at(&self, at: usize) -> u64 {
+        // The halves change places too.
+        let (low, high) = if self.swapped {
+            (at + 4, at)
+        } else {
+            (at, at + 4)
+        };
+        u64::from(self.u32_at(high)) << 32 | u64::from(self.u32_at(low))
+    }
+
+    /// Decodes the record; `text` is the data behind it.
+    fn decode(&self, text: Vec<u8>) -> BlktraceRecord {
+        let action = self.u32_at(28);
+        BlktraceRecord {
+            sector: self.u64_at(16),
+            bytes: self.u32_at(24),
             step: action & 0xff,
             categories: action >> 16,
-            process: u32_at(32),
-            device: u32_at(36),
-            error: u16_at(44),
+            process: self.u32_at(32),
+            device: self.u32_at(36),
+            error: self.u16_at(44),
             text,
-        };
-        self.next = Some((u64_at(8), note));
-        Ok(())
+        }
     }
 }
 
-/// Imports what `blktrace` wrote, one input for each processor's file, as a trace at block level.
+/// Returns whether the byte order of a record is the other one; `None` if it has no magic number.
+fn detect_swapped(bytes: &[u8; RECORD]) -> Option<bool> {
+    // The last byte of the number is the version.
+    let magic = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    if magic & !0xff == MAGIC {
+        Some(false)
+    } else if magic.swap_bytes() & !0xff == MAGIC {
+        Some(true)
+    } else {
+        None
+    }
+}
+
+/// Reads one processor's file.
+struct ProcessorFile<R> {
+    records: RecordReader<R>,
+    /// Byte order of all its records, as the first one has it.
+    swapped: Option<bool>,
+    next: Option<(u64, BlktraceRecord)>,
+}
+
+impl<R: Read> ProcessorFile<R> {
+    /// Reads the next record.
+    fn advance(&mut self) -> Result<(), ImportError> {
+        let mut bytes = [0; RECORD];
+        self.next = None;
+        if !self.records.next(&mut bytes)? {
+            return Ok(());
+        }
+        // All records of a file have the byte order of the first.
+        let found = detect_swapped(&bytes);
+        let found = found.filter(|found| self.swapped.is_none_or(|before| before == *found));
+        let Some(swapped) = found else {
+            return Err(self.foreign_record(&bytes));
+        };
+        self.swapped = Some(swapped);
+        let raw = RawRecord { bytes, swapped };
+        let version = raw.u32_at(0) & 0xff;
+        if version != VERSION {
+            return Err(self.records.record_error(format!(
+                "blktrace version {version}; version {VERSION} is read"
+            )));
+        }
+        let action = raw.u32_at(28);
+        let mut text = vec![0; raw.u16_at(46).into()];
+        self.records.read_more(&mut text)?;
+        // The number of the control group is of no use here.
+        if action & CGROUP != 0 {
+            text.drain(..text.len().min(8));
+        }
+        // The kernel writes the data of a notification in its own byte order too.
+        if swapped && action >> 16 & NOTIFY != 0 && action & 0xff == NOTE_TIME {
+            text.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+        }
+        self.next = Some((raw.u64_at(8), raw.decode(text)));
+        Ok(())
+    }
+
+    /// Returns the error of a record without the right magic number. If it is the first one, the
+    /// file is of another format.
+    fn foreign_record(&self, bytes: &[u8; RECORD]) -> ImportError {
+        let begin = &bytes[..4];
+        if self.swapped.is_some() {
+            return self
+                .records
+                .record_error(format!("no record begins with {begin:02x?}"));
+        }
+        let what = packed_form(bytes).unwrap_or_else(|| format!("it begins with {begin:02x?}"));
+        ImportError::Foreign {
+            format: "blktrace",
+            what,
+        }
+    }
+}
+
+/// Imports the output of `blktrace`, one input for each processor's file, as a trace at block
+/// level.
 ///
 /// # Errors
-/// [`ImportError`]; its places are those of the input that is refused.
-pub fn blktrace<R: Read>(
+/// Returns an [`ImportError`]; its places are those of the input that is refused.
+pub fn import_blktrace<R: Read>(
     inputs: impl IntoIterator<Item = R>,
-    stage: Stage,
-    origin: Origin,
+    stage: RequestStage,
+    origin: TraceOrigin,
     out: impl Write,
-) -> Result<Imported, ImportError> {
+) -> Result<ImportSummary, ImportError> {
+    // Each file has its next record at hand, so that they can be merged.
     let mut sources = Vec::new();
     for input in inputs {
-        let mut source = Source {
-            records: Records::new(input),
+        let mut source = ProcessorFile {
+            records: RecordReader::new(input),
             swapped: None,
             next: None,
         };
         source.advance()?;
         sources.push(source);
     }
-    let mut window = Window::new();
-    let mut requests = Requests::new(stage, origin, out);
-    let earliest = |sources: &[Source<R>]| {
+    let mut window = SortingWindow::new();
+    let mut requests = RequestMatcher::new(stage, origin, out);
+    // A few files only, so a linear search for the earliest record is enough.
+    let earliest = |sources: &[ProcessorFile<R>]| {
         let times = sources
             .iter()
             .enumerate()
@@ -197,300 +243,21 @@ pub fn blktrace<R: Read>(
             break;
         };
         requests.done.records += 1;
+        // The clock may be told by a record behind the first ones, so it is looked for before the
+        // window.
         requests.look_ahead(time, &note);
         let late = |TooLate| {
-            source.records.wrong(format!(
+            source.records.record_error(format!(
                 "{time} ns is earlier than what is more than {WINDOW} records before"
             ))
         };
-        if let Some((at, note)) = window.put(time, note).map_err(late)? {
-            requests.take(at, note)?;
+        if let Some((at, note)) = window.insert(time, note).map_err(late)? {
+            requests.take_record(at, note)?;
         }
         source.advance()?;
     }
     while let Some((at, note)) = window.pop() {
-        requests.take(at, note)?;
+        requests.take_record(at, note)?;
     }
     requests.finish()
-}
-
-/// Which request: device, sector, direction.
-type Key = (u32, u64, u32);
-
-struct Begun {
-    key: Option<Key>,
-    event: Event,
-}
-
-/// Requests from their beginnings to their ends.
-struct Requests<W> {
-    stage: Stage,
-    /// For the header, until the first event is there.
-    origin: Option<(Origin, W)>,
-    writer: Option<Writer<W>>,
-    /// Time of the earliest record: everything counts from there.
-    first: u64,
-    /// When (nanoseconds of the trace) it was what time.
-    clock: Option<(u64, Timestamp)>,
-    order: InOrder<Begun, Option<Event>>,
-    pending: HashMap<Key, VecDeque<Ticket>>,
-    /// Requests that were queued, whatever the stage.
-    queued: u64,
-    done: Imported,
-}
-
-impl<W: Write> Requests<W> {
-    fn new(stage: Stage, origin: Origin, out: W) -> Self {
-        Self {
-            stage,
-            origin: Some((origin, out)),
-            writer: None,
-            first: 0,
-            clock: None,
-            order: InOrder::new(PENDING_MAX),
-            pending: HashMap::new(),
-            queued: 0,
-            done: Imported::default(),
-        }
-    }
-
-    /// The time of day may be told by a record behind the first ones.
-    fn look_ahead(&mut self, time: u64, note: &Note) {
-        if note.categories & NOTIFY != 0
-            && note.step == NOTE_TIME
-            && let Some((secs, nanos)) = note.text.first_chunk::<8>().map(|t| t.split_at(4))
-        {
-            let [secs, nanos] = [secs, nanos].map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            self.clock
-                .get_or_insert((time, Timestamp::new(secs.into(), nanos)));
-        }
-    }
-
-    fn begin_trace(&mut self, first: u64) -> Result<(), ImportError> {
-        let Some((Origin { machine, source }, out)) = self.origin.take() else {
-            return Ok(());
-        };
-        self.first = first;
-        let start = self.clock.map_or(Timestamp::default(), |(at, clock)| {
-            let told = i128::from(clock.secs) * 1_000_000_000 + i128::from(clock.nanos);
-            let start = told - i128::from(at) + i128::from(first);
-            Timestamp::new(
-                start.div_euclid(1_000_000_000) as i64,
-                start.rem_euclid(1_000_000_000) as u32,
-            )
-        });
-        let header = Header {
-            level: Level::Block,
-            anonymous: false,
-            start,
-            machine,
-            source,
-        };
-        self.writer = Some(Writer::new(out, &header)?);
-        Ok(())
-    }
-
-    fn take(&mut self, time: u64, note: Note) -> Result<(), ImportError> {
-        self.begin_trace(time)?;
-        let at = Duration::from_nanos(time - self.first);
-        if note.categories & NOTIFY != 0 {
-            return self.note(at, &note);
-        }
-        let direction = note.categories & (WRITE | DISCARD);
-        let is_flush = note.bytes == 0 && note.categories & FLUSH != 0;
-        let key = (
-            note.device,
-            if is_flush { 0 } else { note.sector },
-            if is_flush { FLUSH } else { direction },
-        );
-        let begins = match self.stage {
-            Stage::Issue => ISSUE,
-            Stage::Queue => QUEUE,
-        };
-        self.queued += u64::from(note.step == QUEUE);
-        match note.step {
-            step if step == begins => match request(&note) {
-                Some(action) => self.begin(at, key, &note, action),
-                None => self.skip(),
-            },
-            COMPLETE => self.end(key, |event| Some(completed(event, at, &note))),
-            REQUEUE if self.stage == Stage::Issue => {
-                // It will be issued again.
-                self.done.skipped += 1;
-                self.end(key, |_| None)
-            }
-            _ => self.skip(),
-        }
-    }
-
-    fn skip(&mut self) -> Result<(), ImportError> {
-        self.done.skipped += 1;
-        Ok(())
-    }
-
-    fn note(&mut self, at: Duration, note: &Note) -> Result<(), ImportError> {
-        match note.step {
-            NOTE_PROCESS => {
-                let name = note.text.split(|b| *b == 0).next().unwrap_or_default();
-                let (id, name) = (note.process, Text::cut(name));
-                let item = Item::Process(Process {
-                    id,
-                    leader: id,
-                    session: 0,
-                    name,
-                });
-                self.writer
-                    .as_mut()
-                    .map_or(Ok(()), |writer| writer.put(&item))?;
-                Ok(())
-            }
-            NOTE_MESSAGE => {
-                let action = Action::Mark {
-                    text: Text::cut(&note.text),
-                };
-                self.room()?;
-                let (process, object) = (note.process, note.device.into());
-                let event = Event {
-                    at,
-                    process,
-                    object,
-                    action,
-                    outcome: Outcome::Unknown,
-                    latency: None,
-                };
-                if let Some(ticket) = self.order.begin(Begun { key: None, event }) {
-                    self.order.end(ticket, |begun| Some(begun.event.clone()));
-                }
-                self.drain()
-            }
-            _ => self.skip(),
-        }
-    }
-
-    fn begin(
-        &mut self,
-        at: Duration,
-        key: Key,
-        note: &Note,
-        action: Action,
-    ) -> Result<(), ImportError> {
-        self.room()?;
-        let (process, object) = (note.process, note.device.into());
-        let event = Event {
-            at,
-            process,
-            object,
-            action,
-            outcome: Outcome::Unknown,
-            latency: None,
-        };
-        if let Some(ticket) = self.order.begin(Begun {
-            key: Some(key),
-            event,
-        }) {
-            self.pending.entry(key).or_default().push_back(ticket);
-        }
-        Ok(())
-    }
-
-    fn end(
-        &mut self,
-        key: Key,
-        done: impl FnOnce(&Event) -> Option<Event>,
-    ) -> Result<(), ImportError> {
-        if let Some(tickets) = self.pending.get_mut(&key) {
-            if let Some(ticket) = tickets.pop_front() {
-                self.order.end(ticket, |begun| done(&begun.event));
-            }
-            if tickets.is_empty() {
-                self.pending.remove(&key);
-            }
-        }
-        self.drain()
-    }
-
-    /// Makes room for one more by not waiting for the oldest.
-    fn room(&mut self) -> Result<(), ImportError> {
-        if self.order.is_full() {
-            self.give_up();
-            self.drain()?;
-        }
-        Ok(())
-    }
-
-    fn give_up(&mut self) {
-        let pending = &mut self.pending;
-        self.order.give_up(|begun| {
-            if let Some(key) = begun.key
-                && let Some(tickets) = pending.get_mut(&key)
-            {
-                tickets.pop_front();
-                if tickets.is_empty() {
-                    pending.remove(&key);
-                }
-            }
-            Some(begun.event.clone())
-        });
-    }
-
-    fn drain(&mut self) -> Result<(), ImportError> {
-        while let Some(done) = self.order.pop() {
-            if let (Some(event), Some(writer)) = (done, &mut self.writer) {
-                writer.put(&Item::Event(event))?;
-                self.done.events += 1;
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<Imported, ImportError> {
-        while !self.order.is_empty() {
-            self.give_up();
-            self.drain()?;
-        }
-        if self.done.events == 0 {
-            let hint = if self.queued > 0 {
-                "; there are queued ones: import them with --at queue"
-            } else {
-                ""
-            };
-            return Err(ImportError::Nothing(format!("no request is in it{hint}")));
-        }
-        if let Some(writer) = self.writer.take() {
-            writer.finish()?;
-        }
-        Ok(self.done)
-    }
-}
-
-/// Returns what is asked; `None` for what is no request to the medium.
-fn request(note: &Note) -> Option<Action> {
-    let (sector, bytes) = (note.sector, note.bytes.into());
-    let has = |category: u32| note.categories & category != 0;
-    Some(match note.bytes {
-        _ if has(PASSTHROUGH) => return None,
-        0 if has(FLUSH) => Action::Flush {},
-        0 => return None,
-        _ if has(DISCARD) => Action::Discard { sector, bytes },
-        _ if has(WRITE) => Action::WriteSectors {
-            sector,
-            bytes,
-            flush: has(FLUSH),
-            fua: has(FUA),
-        },
-        _ => Action::ReadSectors { sector, bytes },
-    })
-}
-
-fn completed(event: &Event, at: Duration, note: &Note) -> Event {
-    let outcome = match note.error {
-        0 => Outcome::Done(note.bytes.into()),
-        // The kernel stores a negative errno in 16 bits.
-        error => Outcome::Failed((error as i16).unsigned_abs()),
-    };
-    Event {
-        outcome,
-        latency: at.checked_sub(event.at),
-        ..event.clone()
-    }
 }

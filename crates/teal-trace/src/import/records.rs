@@ -1,11 +1,11 @@
-//! Reading records of a fixed size, with their numbers and places for messages.
+//! Reads records of a fixed size, with their numbers and places for messages.
 
 use super::ImportError;
 use std::io::Read;
 
-/// A file of records.
+/// Reads a file of records.
 #[derive(Debug)]
-pub(super) struct Records<R> {
+pub(super) struct RecordReader<R> {
     input: R,
     /// Number of the next record.
     pub(super) record: u64,
@@ -14,7 +14,7 @@ pub(super) struct Records<R> {
     next: u64,
 }
 
-/// How files begin that hold the trace in another form.
+/// Magic bytes of compressed files, and the programs that unpack them.
 const PACKED: [(&[u8], &str); 4] = [
     (
         b"\x28\xb5\x2f\xfd",
@@ -25,13 +25,13 @@ const PACKED: [(&[u8], &str); 4] = [
     (b"BZh", "compressed by bzip2; unpack it with `bzip2 -d`"),
 ];
 
-/// Returns what a file is, if it is one of those that are mistaken for a trace.
-pub(super) fn packed(begins: &[u8]) -> Option<String> {
+/// Returns the name of a compressed form, if the file has one.
+pub(super) fn packed_form(begins: &[u8]) -> Option<String> {
     let found = PACKED.iter().find(|(magic, _)| begins.starts_with(magic));
     found.map(|(_, what)| format!("it is {what}"))
 }
 
-impl<R: Read> Records<R> {
+impl<R: Read> RecordReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self {
             input,
@@ -41,10 +41,10 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Fills `into` with the next record. `false` at the end of the input.
+    /// Fills `into` with the next record; returns `false` at the end of the input.
     pub(super) fn next(&mut self, into: &mut [u8]) -> Result<bool, ImportError> {
         let (record, at) = (self.record, self.next);
-        let got = self.fill(into, record, at)?;
+        let got = self.fill_buffer(into, record, at)?;
         if got == 0 {
             return Ok(false);
         }
@@ -56,17 +56,18 @@ impl<R: Read> Records<R> {
         Ok(true)
     }
 
-    /// Fills `into` with what belongs to the record read last.
-    pub(super) fn more(&mut self, into: &mut [u8]) -> Result<(), ImportError> {
+    /// Fills `into` with data of the record read last.
+    pub(super) fn read_more(&mut self, into: &mut [u8]) -> Result<(), ImportError> {
+        debug_assert!(self.record > 0, "a record has been read");
         let (record, at) = (self.record - 1, self.at);
-        if self.fill(into, record, at)? < into.len() {
+        if self.fill_buffer(into, record, at)? < into.len() {
             return Err(ImportError::Truncated { record, at });
         }
         Ok(())
     }
 
-    /// The record read last is refused.
-    pub(super) fn wrong(&self, what: String) -> ImportError {
+    /// Returns an error for the record read last.
+    pub(super) fn record_error(&self, what: String) -> ImportError {
         ImportError::Record {
             record: self.record.saturating_sub(1),
             at: self.at,
@@ -74,7 +75,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    fn fill(&mut self, into: &mut [u8], record: u64, at: u64) -> Result<usize, ImportError> {
+    fn fill_buffer(&mut self, into: &mut [u8], record: u64, at: u64) -> Result<usize, ImportError> {
         let mut got = 0;
         while got < into.len() {
             match self.input.read(&mut into[got..]) {

@@ -1,4 +1,5 @@
-//! The `vscsi` formats of CloudPhysics, as libCacheSim reads them: SCSI commands of virtual disks.
+//! Imports the `vscsi` formats of CloudPhysics, as libCacheSim reads them: SCSI commands of virtual
+//! disks.
 //!
 //! | field | bytes | at in version 1 (32 bytes) | at in version 2 (40 bytes) |
 //! |---|---:|---:|---:|
@@ -11,29 +12,29 @@
 //! | time, microseconds | 8 | 24 | 24 |
 //! | response time, microseconds | 8 | | 32 |
 //!
-//! Little-endian, without a header. libCacheSim does not use the response time; that it is in
-//! microseconds like the time is taken for granted.
+//! Integers are little-endian, without a header. libCacheSim does not use the response time; we
+//! assume that it is in microseconds, like the time.
 
-use super::records::{Records, packed};
-use super::window::{TooLate, WINDOW, Window};
-use super::{ImportError, Imported, Origin};
-use crate::event::{Action, Event, Header, Item, Level, Outcome};
-use crate::format::Take;
-use crate::write::Writer;
+use super::records::{RecordReader, packed_form};
+use super::window::{SortingWindow, TooLate, WINDOW};
+use super::{ImportError, ImportSummary, TraceOrigin};
+use crate::event::{Action, EventOutcome, Level, TraceEvent, TraceHeader, TraceItem};
+use crate::format::FieldReader;
+use crate::write::TraceWriter;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 use teal_types::Timestamp;
 
 const V1: usize = 32;
 const V2: usize = 40;
-/// Commands by what they do; READ and WRITE of 6, 10, 12 and 16 bytes and their relatives.
+/// Commands by their effect; READ and WRITE of 6, 10, 12 and 16 bytes and their relatives.
 const READS: [u16; 5] = [0x08, 0x28, 0x2d, 0x88, 0xa8];
 const WRITES: [u16; 9] = [0x0a, 0x2a, 0x2e, 0x3f, 0x8a, 0x8e, 0x9a, 0xaa, 0xae];
-/// SYNCHRONIZE CACHE.
+/// Commands that flush: SYNCHRONIZE CACHE.
 const FLUSHES: [u16; 2] = [0x35, 0x91];
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Command {
+struct ScsiCommand {
     command: u16,
     version: u16,
     bytes: u32,
@@ -42,15 +43,15 @@ struct Command {
     response: Option<u64>,
 }
 
-type Decode = fn(&[u8]) -> Option<Command>;
+type RecordDecoder = fn(&[u8]) -> Option<ScsiCommand>;
 
-fn version_1(bytes: &[u8]) -> Option<Command> {
-    let mut t = Take(bytes);
+fn version_1(bytes: &[u8]) -> Option<ScsiCommand> {
+    let mut t = FieldReader(bytes);
     t.u32()?;
     let bytes = t.u32()?;
     t.u32()?;
     let (command, version) = (t.u16()?, t.u16()?);
-    Some(Command {
+    Some(ScsiCommand {
         command,
         version,
         bytes,
@@ -60,13 +61,13 @@ fn version_1(bytes: &[u8]) -> Option<Command> {
     })
 }
 
-fn version_2(bytes: &[u8]) -> Option<Command> {
-    let mut t = Take(bytes);
+fn version_2(bytes: &[u8]) -> Option<ScsiCommand> {
+    let mut t = FieldReader(bytes);
     let (command, version) = (t.u16()?, t.u16()?);
     t.u32()?;
     let bytes = t.u32()?;
     t.u32()?;
-    Some(Command {
+    Some(ScsiCommand {
         command,
         version,
         bytes,
@@ -76,26 +77,12 @@ fn version_2(bytes: &[u8]) -> Option<Command> {
     })
 }
 
-/// Imports a `vscsi` trace of version 1 or 2 as a trace at block level. Requests may be out of
-/// order by up to 65,536 records.
-///
-/// # Errors
-/// [`ImportError`].
-pub fn vscsi(
-    mut input: impl Read,
-    origin: Origin,
-    out: impl Write,
-) -> Result<Imported, ImportError> {
-    let mut begins = Vec::new();
-    let read = input.by_ref().take(2 * V2 as u64).read_to_end(&mut begins);
-    read.map_err(|source| ImportError::Io {
-        record: 0,
-        at: 0,
-        source,
-    })?;
-    // In a record of the other version, that field is the upper half of a number which is small in
-    // one of the first two.
-    let is = |decode: Decode, size, version| {
+/// Detects the version by the first two records; returns the bytes of a record, its decoder and the
+/// version.
+fn detect_version(begins: &[u8]) -> Result<(usize, RecordDecoder, u16), ImportError> {
+    // In a record of the other version, this field is the upper half of a number that is small in
+    // one of the first two records.
+    let is = |decode: RecordDecoder, size, version| {
         let mut whole = begins
             .chunks_exact(size)
             .take(2)
@@ -103,50 +90,73 @@ pub fn vscsi(
             .peekable();
         whole.peek().is_some() && whole.all(|c| c.version >> 8 == version)
     };
-    let foreign = |what: String| ImportError::Foreign {
-        format: "vscsi",
-        what,
-    };
-    let (size, decode, version): (_, Decode, _) = match begins.len() {
-        0 => return Err(ImportError::Nothing("the file is empty".into())),
-        _ if is(version_1, V1, 1) => (V1, version_1, 1),
-        _ if is(version_2, V2, 2) => (V2, version_2, 2),
+    match begins.len() {
+        0 => Err(ImportError::Nothing("the file is empty".into())),
+        _ if is(version_1, V1, 1) => Ok((V1, version_1, 1)),
+        _ if is(version_2, V2, 2) => Ok((V2, version_2, 2)),
         _ => {
-            let what = packed(&begins)
+            let what = packed_form(begins)
                 .unwrap_or_else(|| "its first records are of neither version 1 nor 2".into());
-            return Err(foreign(what));
+            Err(ImportError::Foreign {
+                format: "vscsi",
+                what,
+            })
         }
-    };
-    let mut records = Records::new(io::Cursor::new(begins).chain(input));
-    let mut window = Window::new();
-    let mut sink = Sink {
+    }
+}
+
+/// Imports a `vscsi` trace of version 1 or 2 as a trace at block level. Requests may be out of
+/// order by up to 65,536 records.
+///
+/// # Errors
+/// Returns an [`ImportError`].
+pub fn import_vscsi(
+    mut input: impl Read,
+    origin: TraceOrigin,
+    out: impl Write,
+) -> Result<ImportSummary, ImportError> {
+    // Two records of the larger version are enough to tell the version.
+    let mut begins = Vec::new();
+    let read = input.by_ref().take(2 * V2 as u64).read_to_end(&mut begins);
+    read.map_err(|source| ImportError::Io {
+        record: 0,
+        at: 0,
+        source,
+    })?;
+    let (size, decode, version) = detect_version(&begins)?;
+    // The bytes that were looked at are read again.
+    let mut records = RecordReader::new(io::Cursor::new(begins).chain(input));
+    let mut window = SortingWindow::new();
+    let mut sink = EventSink {
         origin: Some((origin, out)),
         writer: None,
         first: 0,
-        done: Imported::default(),
+        done: ImportSummary::default(),
     };
     let mut bytes = vec![0; size];
     while records.next(&mut bytes)? {
+        // A record has its full size here, so decoding cannot fail.
         let command = decode(&bytes).unwrap_or_default();
         if command.version >> 8 != version {
-            return Err(records.wrong(format!(
+            return Err(records.record_error(format!(
                 "version {:#06x} in a trace of version {version}",
                 command.version
             )));
         }
         sink.done.records += 1;
         let late = |TooLate| {
-            records.wrong(format!(
+            records.record_error(format!(
                 "{} us is earlier than what is more than {WINDOW} records before",
                 command.micros
             ))
         };
-        if let Some((at, command)) = window.put(command.micros, command).map_err(late)? {
-            sink.put(at, &command)?;
+        if let Some((at, command)) = window.insert(command.micros, command).map_err(late)? {
+            sink.put_command(at, &command)?;
         }
     }
+    // The last records are still in the window.
     while let Some((at, command)) = window.pop() {
-        sink.put(at, &command)?;
+        sink.put_command(at, &command)?;
     }
     if let Some(writer) = sink.writer {
         writer.finish()?;
@@ -154,35 +164,41 @@ pub fn vscsi(
     Ok(sink.done)
 }
 
-struct Sink<W> {
-    /// For the header, until the first event is there.
-    origin: Option<(Origin, W)>,
-    writer: Option<Writer<W>>,
-    first: u64,
-    done: Imported,
+/// Returns the civil time of a number of microseconds since 1970.
+fn civil_time(micros: u64) -> Timestamp {
+    Timestamp::new(
+        (micros / 1_000_000) as i64,
+        (micros % 1_000_000) as u32 * 1000,
+    )
 }
 
-impl<W: Write> Sink<W> {
-    fn put(&mut self, micros: u64, command: &Command) -> Result<(), ImportError> {
-        if let Some((Origin { machine, source }, out)) = self.origin.take() {
+/// Writes commands as events.
+struct EventSink<W> {
+    /// Header's texts and output, until the first event is there.
+    origin: Option<(TraceOrigin, W)>,
+    writer: Option<TraceWriter<W>>,
+    first: u64,
+    done: ImportSummary,
+}
+
+impl<W: Write> EventSink<W> {
+    fn put_command(&mut self, micros: u64, command: &ScsiCommand) -> Result<(), ImportError> {
+        if let Some((TraceOrigin { machine, source }, out)) = self.origin.take() {
             self.first = micros;
-            let start = Timestamp::new(
-                (micros / 1_000_000) as i64,
-                (micros % 1_000_000) as u32 * 1000,
-            );
-            let header = Header {
+            let header = TraceHeader {
                 level: Level::Block,
                 anonymous: false,
-                start,
+                start: civil_time(micros),
                 machine,
                 source,
             };
-            self.writer = Some(Writer::new(out, &header)?);
+            self.writer = Some(TraceWriter::new(out, &header)?);
         }
+        // Commands that move no data are left out, except flushes.
         let (sector, bytes) = (command.sector, command.bytes.into());
         let action = match command.command {
             code if FLUSHES.contains(&code) => Action::Flush {},
-            _ if bytes == 0 => return self.skip(),
+            _ if bytes == 0 => return self.count_skipped(),
             code if READS.contains(&code) => Action::ReadSectors { sector, bytes },
             code if WRITES.contains(&code) => Action::WriteSectors {
                 sector,
@@ -190,26 +206,28 @@ impl<W: Write> Sink<W> {
                 flush: false,
                 fua: false,
             },
-            _ => return self.skip(),
+            _ => return self.count_skipped(),
         };
+        debug_assert!(micros >= self.first, "the window gives commands in order");
         let at = Duration::from_micros(micros - self.first);
         let latency = command.response.map(Duration::from_micros);
-        let event = Event {
+        // The host of a virtual machine knows neither its processes nor its files.
+        let event = TraceEvent {
             at,
             process: 0,
             object: 0,
             action,
-            outcome: Outcome::Unknown,
+            outcome: EventOutcome::Unknown,
             latency,
         };
         if let Some(writer) = &mut self.writer {
-            writer.put(&Item::Event(event))?;
+            writer.write_item(&TraceItem::Event(event))?;
         }
         self.done.events += 1;
         Ok(())
     }
 
-    fn skip(&mut self) -> Result<(), ImportError> {
+    fn count_skipped(&mut self) -> Result<(), ImportError> {
         self.done.skipped += 1;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Recordings with a real clock and a writer in memory.
 
 use super::*;
-use crate::{Ending, Item, Level, Reader};
+use crate::{Level, TraceEnding, TraceItem, TraceReader};
 use std::collections::HashMap;
 use teal_env::SystemClock;
 use teal_types::Timestamp;
@@ -14,9 +14,9 @@ impl File {
     fn new(room: usize) -> Self {
         Self(Arc::default(), room)
     }
-    fn read(&self) -> (Vec<String>, Ending) {
+    fn read(&self) -> (Vec<String>, TraceEnding) {
         let bytes = self.0.lock().clone();
-        let mut reader = Reader::new(&bytes[..]).unwrap();
+        let mut reader = TraceReader::new(&bytes[..]).unwrap();
         let items = reader
             .by_ref()
             .map(|item| timeless(&item.unwrap()))
@@ -26,11 +26,11 @@ impl File {
 }
 
 /// An item as text, an event's without its times.
-fn timeless(item: &Item) -> String {
+fn timeless(item: &TraceItem) -> String {
     match item {
-        Item::Event(event) => {
+        TraceItem::Event(event) => {
             let at = Duration::ZERO;
-            Item::Event(Event {
+            TraceItem::Event(TraceEvent {
                 at,
                 latency: None,
                 ..event.clone()
@@ -59,14 +59,14 @@ impl Write for File {
 
 struct World(HashMap<u64, (u64, &'static str)>);
 
-impl Surroundings for World {
-    fn name(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {
+impl RecordingContext for World {
+    fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)> {
         self.0
             .get(&object)
             .map(|(parent, name)| (*parent, name.as_bytes().to_vec()))
     }
-    fn process(&mut self, id: u32) -> Option<Facts> {
-        (id == 70).then(|| Facts {
+    fn process_facts(&mut self, id: u32) -> Option<ProcessFacts> {
+        (id == 70).then(|| ProcessFacts {
             leader: 7,
             session: 6,
             name: b"vi".to_vec(),
@@ -74,16 +74,16 @@ impl Surroundings for World {
     }
 }
 
-fn settings() -> Settings {
+fn settings() -> RecordingSettings {
     let empty = Text::default();
-    let header = Header {
+    let header = TraceHeader {
         level: Level::File,
         anonymous: false,
         start: Timestamp::default(),
         machine: empty.clone(),
         source: empty,
     };
-    Settings {
+    RecordingSettings {
         header,
         root: 1,
         limit: None,
@@ -91,10 +91,10 @@ fn settings() -> Settings {
     }
 }
 
-fn start(file: &File, settings: Settings) -> Recording {
+fn start(file: &File, settings: RecordingSettings) -> TraceRecording {
     let names = HashMap::from([(5, (4, "b")), (4, (1, "a"))]);
     let clock = Arc::new(SystemClock);
-    Recording::start(
+    TraceRecording::start(
         file.clone(),
         |_| Ok(()),
         settings,
@@ -106,7 +106,7 @@ fn start(file: &File, settings: Settings) -> Recording {
 }
 
 fn name(name: &str) -> Text {
-    Text::cut(name.as_bytes())
+    Text::truncated(name.as_bytes())
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn events_are_written_in_the_order_of_their_beginning_with_names_and_processes()
     let recording = start(&file, settings());
     let recorder = recording.recorder();
     let read = recorder
-        .begin(
+        .begin_event(
             70,
             5,
             Action::Read {
@@ -125,11 +125,11 @@ fn events_are_written_in_the_order_of_their_beginning_with_names_and_processes()
         )
         .unwrap();
     let made = recorder
-        .begin(71, 4, Action::Create { name: name("new") })
+        .begin_event(71, 4, Action::Create { name: name("new") })
         .unwrap();
-    recorder.end(made, Outcome::Done(12));
+    recorder.end_event(made, EventOutcome::Done(12));
     let wrote = recorder
-        .begin(
+        .begin_event(
             70,
             12,
             Action::Write {
@@ -138,11 +138,13 @@ fn events_are_written_in_the_order_of_their_beginning_with_names_and_processes()
             },
         )
         .unwrap();
-    recorder.end(wrote, Outcome::Failed(28));
-    recorder.mark(name("phase 2"));
-    recorder.end(read, Outcome::Done(9));
-    let _open = recorder.begin(0, 99, Action::Fsync { data: true }).unwrap();
-    let done = recording.end();
+    recorder.end_event(wrote, EventOutcome::Failed(28));
+    recorder.set_mark(name("phase 2"));
+    recorder.end_event(read, EventOutcome::Done(9));
+    let _open = recorder
+        .begin_event(0, 99, Action::Fsync { data: true })
+        .unwrap();
+    let done = recording.finish();
     assert_eq!(
         (done.events, done.dropped, done.ended, done.failure),
         (5, 0, true, None)
@@ -161,9 +163,13 @@ fn events_are_written_in_the_order_of_their_beginning_with_names_and_processes()
     ];
     assert_eq!(
         file.read(),
-        (want.map(str::to_owned).to_vec(), Ending::Complete)
+        (want.map(str::to_owned).to_vec(), TraceEnding::Complete)
     );
-    assert_eq!(recorder.begin(0, 5, Action::Stat {}), None, "it has ended");
+    assert_eq!(
+        recorder.begin_event(0, 5, Action::Stat {}),
+        None,
+        "it has ended"
+    );
 }
 
 #[test]
@@ -172,10 +178,12 @@ fn what_is_too_much_is_dropped_and_counted_where_it_is_missing() {
     let recording = start(&file, settings());
     let recorder = recording.recorder();
     // One that is not answered holds up all the others, until the queue is full.
-    let slow = recorder.begin(0, 5, Action::Fsync { data: false }).unwrap();
+    let slow = recorder
+        .begin_event(0, 5, Action::Fsync { data: false })
+        .unwrap();
     let mut dropped = 0;
     for n in 0..QUEUE_MAX as u64 + 10 {
-        match recorder.begin(
+        match recorder.begin_event(
             0,
             5,
             Action::Read {
@@ -183,19 +191,19 @@ fn what_is_too_much_is_dropped_and_counted_where_it_is_missing() {
                 length: 1,
             },
         ) {
-            Some(ticket) => recorder.end(ticket, Outcome::Done(1)),
+            Some(ticket) => recorder.end_event(ticket, EventOutcome::Done(1)),
             None => dropped += 1,
         }
     }
-    recorder.end(slow, Outcome::Done(0));
+    recorder.end_event(slow, EventOutcome::Done(0));
     assert!(dropped >= 1, "the queue was full");
-    let done = recording.end();
+    let done = recording.finish();
     assert_eq!(
         (done.dropped, done.events),
         (dropped, QUEUE_MAX as u64 + 11 - dropped)
     );
     let (items, ending) = file.read();
-    assert_eq!(ending, Ending::Complete);
+    assert_eq!(ending, TraceEnding::Complete);
     assert_eq!(
         items[3], "0 5 fsync data=no",
         "it is not waited for any longer, and has no outcome"
@@ -212,18 +220,18 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
     let recording = start(&file, settings());
     let recorder = recording.recorder();
     let mut handed = 0;
-    while let Some(ticket) = recorder.begin(
+    while let Some(ticket) = recorder.begin_event(
         0,
         5,
         Action::Lookup {
             name: name(&"x".repeat(200)),
         },
     ) {
-        recorder.end(ticket, Outcome::Failed(2));
+        recorder.end_event(ticket, EventOutcome::Failed(2));
         handed += 1;
         assert!(handed < 100_000_000, "it never ends");
     }
-    let done = recording.end();
+    let done = recording.finish();
     assert!(
         done.ended
             && done
@@ -232,7 +240,7 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
         "{handed}"
     );
     let (items, ending) = file.read();
-    assert!(items.len() > 100 && matches!(ending, Ending::CutOff { .. }));
+    assert!(items.len() > 100 && matches!(ending, TraceEnding::CutOff { .. }));
 }
 
 #[test]
@@ -240,21 +248,24 @@ fn what_was_handed_in_is_in_the_file_soon_and_without_an_end() {
     let file = File::new(1 << 20);
     let recording = start(&file, settings());
     let recorder = recording.recorder();
-    let ticket = recorder.begin(0, 5, Action::Stat {}).unwrap();
-    recorder.end(ticket, Outcome::Done(0));
+    let ticket = recorder.begin_event(0, 5, Action::Stat {}).unwrap();
+    recorder.end_event(ticket, EventOutcome::Done(0));
     let clock = SystemClock;
-    let patience = clock.monotonic() + Duration::from_secs(60);
+    let patience = clock.monotonic_time() + Duration::from_secs(60);
     while file.read().0.len() < 4 {
         assert!(
-            clock.monotonic() < patience,
+            clock.monotonic_time() < patience,
             "nothing is written: {:?}",
             file.read()
         );
         std::thread::park_timeout(Duration::from_millis(20));
     }
-    assert!(matches!(file.read().1, Ending::CutOff { blocks: 1, .. }));
-    recording.end();
-    assert_eq!(file.read().1, Ending::Complete);
+    assert!(matches!(
+        file.read().1,
+        TraceEnding::CutOff { blocks: 1, .. }
+    ));
+    recording.finish();
+    assert_eq!(file.read().1, TraceEnding::Complete);
 }
 
 #[test]
@@ -263,18 +274,18 @@ fn a_recording_ends_when_its_time_is_over() {
     let limit = Some(Duration::from_millis(100));
     let recording = start(
         &file,
-        Settings {
+        RecordingSettings {
             limit,
             ..settings()
         },
     );
     let recorder = recording.recorder();
-    while recorder.begin(0, 1, Action::Stat {}).is_some() {
+    while recorder.begin_event(0, 1, Action::Stat {}).is_some() {
         std::thread::park_timeout(Duration::from_millis(5));
     }
-    let done = recording.end();
+    let done = recording.finish();
     assert!(done.ended && done.failure.is_none() && done.events > 0);
-    assert_eq!(file.read().1, Ending::Complete);
+    assert_eq!(file.read().1, TraceEnding::Complete);
 }
 
 #[test]
@@ -291,11 +302,11 @@ fn an_anonymous_recording_has_no_name_in_it() {
         },
         Action::Unlink { name: secret },
     ] {
-        let ticket = recorder.begin(70, 5, action).unwrap();
-        recorder.end(ticket, Outcome::Done(12));
+        let ticket = recorder.begin_event(70, 5, action).unwrap();
+        recorder.end_event(ticket, EventOutcome::Done(12));
     }
-    recorder.mark(name("phase 1"));
-    recording.end();
+    recorder.set_mark(name("phase 1"));
+    recording.finish();
     let (items, _) = file.read();
     let all = items.join("\n");
     assert!(

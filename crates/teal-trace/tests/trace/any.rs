@@ -2,11 +2,14 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use teal_trace::{Action, Called, Event, Header, Item, Level, Outcome, Process, Text};
+use teal_trace::{
+    Action, EventOutcome, Level, ObjectName, Text, TraceEvent, TraceHeader, TraceItem,
+    TracedProcess,
+};
 use teal_types::Timestamp;
 
-pub(crate) fn plain() -> Header {
-    Header {
+pub(crate) fn plain() -> TraceHeader {
+    TraceHeader {
         level: Level::File,
         anonymous: false,
         start: Timestamp::default(),
@@ -23,7 +26,7 @@ pub(crate) fn text() -> impl Strategy<Value = Text> {
     ]
 }
 
-pub(crate) fn header() -> impl Strategy<Value = Header> {
+pub(crate) fn header() -> impl Strategy<Value = TraceHeader> {
     let level = prop_oneof![Just(Level::File), Just(Level::Block)];
     (
         level,
@@ -35,7 +38,7 @@ pub(crate) fn header() -> impl Strategy<Value = Header> {
     )
         .prop_map(|(level, anonymous, secs, nanos, machine, source)| {
             let start = Timestamp { secs, nanos };
-            Header {
+            TraceHeader {
                 level,
                 anonymous,
                 start,
@@ -119,11 +122,11 @@ fn action(level: Level) -> BoxedStrategy<Action> {
     }
 }
 
-fn item(level: Level) -> impl Strategy<Value = Item> {
+fn item(level: Level) -> impl Strategy<Value = TraceItem> {
     let outcome = prop_oneof![
-        Just(Outcome::Unknown),
-        number().prop_map(Outcome::Done),
-        (1..=u16::MAX).prop_map(Outcome::Failed)
+        Just(EventOutcome::Unknown),
+        number().prop_map(EventOutcome::Done),
+        (1..=u16::MAX).prop_map(EventOutcome::Failed)
     ];
     let latency = prop::option::of(number().prop_map(Duration::from_nanos));
     let event = (
@@ -137,21 +140,21 @@ fn item(level: Level) -> impl Strategy<Value = Item> {
     prop_oneof![
         8 => event.prop_map(|(gap, process, object, action, outcome, latency)| {
             let at = Duration::from_nanos(gap);
-            Item::Event(Event { at, process, object, action, outcome, latency })
+            TraceItem::Event(TraceEvent { at, process, object, action, outcome, latency })
         }),
-        1 => (number(), number(), text()).prop_map(|(object, parent, name)| Item::Called(Called { object, parent, name })),
+        1 => (number(), number(), text()).prop_map(|(object, parent, name)| TraceItem::Called(ObjectName { object, parent, name })),
         1 => (any::<u32>(), any::<u32>(), any::<u32>(), text())
-            .prop_map(|(id, leader, session, name)| Item::Process(Process { id, leader, session, name })),
-        1 => number().prop_map(Item::Dropped),
+            .prop_map(|(id, leader, session, name)| TraceItem::Process(TracedProcess { id, leader, session, name })),
+        1 => number().prop_map(TraceItem::Dropped),
     ]
 }
 
 /// Items whose times do not go back.
-pub(crate) fn items(level: Level) -> impl Strategy<Value = Vec<Item>> {
+pub(crate) fn items(level: Level) -> impl Strategy<Value = Vec<TraceItem>> {
     prop::collection::vec(item(level), 0..40).prop_map(|mut items| {
         let mut now = Duration::ZERO;
         for item in &mut items {
-            if let Item::Event(event) = item {
+            if let TraceItem::Event(event) = item {
                 now += event.at;
                 event.at = now;
             }

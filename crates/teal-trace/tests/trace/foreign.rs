@@ -4,17 +4,20 @@
 use super::{MEMORY, READER_BYTES, read};
 use proptest::prelude::*;
 use std::time::Duration;
-use teal_trace::import::{ImportError, Imported, Origin, Stage, blktrace, oracle_general, vscsi};
-use teal_trace::{Action, Ending, Event, Item, Level, Outcome, Reader};
+use teal_trace::import::{
+    ImportError, ImportSummary, RequestStage, TraceOrigin, import_blktrace, import_oracle_general,
+    import_vscsi,
+};
+use teal_trace::{Action, EventOutcome, Level, TraceEnding, TraceEvent, TraceItem, TraceReader};
 use teal_types::Timestamp;
 
-fn events(trace: &[u8]) -> Vec<Event> {
+fn events(trace: &[u8]) -> Vec<TraceEvent> {
     let (items, ending) = read(trace);
-    assert_eq!(ending, Ending::Complete);
+    assert_eq!(ending, TraceEnding::Complete);
     items
         .into_iter()
         .filter_map(|item| {
-            if let Item::Event(event) = item {
+            if let TraceItem::Event(event) = item {
                 Some(event)
             } else {
                 None
@@ -23,23 +26,23 @@ fn events(trace: &[u8]) -> Vec<Event> {
         .collect()
 }
 
-type Done = Result<(Imported, Vec<u8>), ImportError>;
+type Done = Result<(ImportSummary, Vec<u8>), ImportError>;
 
-fn run(import: impl FnOnce(&mut Vec<u8>) -> Result<Imported, ImportError>) -> Done {
+fn run(import: impl FnOnce(&mut Vec<u8>) -> Result<ImportSummary, ImportError>) -> Done {
     let mut out = Vec::new();
     import(&mut out).map(|done| (done, out))
 }
 
 fn oracle(input: &[u8], unit: Option<u64>) -> Done {
-    run(|out| oracle_general(input, unit, Origin::default(), out))
+    run(|out| import_oracle_general(input, unit, TraceOrigin::default(), out))
 }
 
 fn scsi(input: &[u8]) -> Done {
-    run(|out| vscsi(input, Origin::default(), out))
+    run(|out| import_vscsi(input, TraceOrigin::default(), out))
 }
 
-fn block(inputs: &[&[u8]], stage: Stage) -> Done {
-    run(|out| blktrace(inputs.iter().copied(), stage, Origin::default(), out))
+fn block(inputs: &[&[u8]], stage: RequestStage) -> Done {
+    run(|out| import_blktrace(inputs.iter().copied(), stage, TraceOrigin::default(), out))
 }
 
 fn said(done: Done) -> String {
@@ -67,13 +70,13 @@ fn accesses_of_caches_are_reads() {
     let (done, trace) = oracle(&input.concat(), None).unwrap();
     assert_eq!(
         done,
-        Imported {
+        ImportSummary {
             records: 4,
             events: 3,
             skipped: 1
         }
     );
-    let header = Reader::new(&trace[..]).unwrap().header().clone();
+    let header = TraceReader::new(&trace[..]).unwrap().header().clone();
     assert_eq!(
         (header.level, header.start),
         (Level::File, Timestamp::new(50, 0))
@@ -90,7 +93,7 @@ fn accesses_of_caches_are_reads() {
 
     let (_, trace) = oracle(&input[2], Some(4096)).unwrap();
     assert_eq!(
-        Reader::new(&trace[..]).unwrap().header().level,
+        TraceReader::new(&trace[..]).unwrap().header().level,
         Level::Block
     );
     assert_eq!(
@@ -157,13 +160,13 @@ fn commands_of_virtual_disks_are_requests() {
         let (done, trace) = scsi(&input).unwrap();
         assert_eq!(
             done,
-            Imported {
+            ImportSummary {
                 records: 5,
                 events: 3,
                 skipped: 2
             }
         );
-        let header = Reader::new(&trace[..]).unwrap().header().clone();
+        let header = TraceReader::new(&trace[..]).unwrap().header().clone();
         assert_eq!(
             (header.level, header.start),
             (Level::Block, Timestamp::new(1, 500_000))
@@ -326,9 +329,9 @@ fn requests_of_both_byte_orders_are_paired_with_their_completions() {
         ];
         let [one, other] = [&one[..], &other[..]]
             .map(|all| all.iter().flat_map(|b| b.bytes(big)).collect::<Vec<u8>>());
-        let (done, trace) = block(&[&one, &other], Stage::Issue).unwrap();
+        let (done, trace) = block(&[&one, &other], RequestStage::Issue).unwrap();
         assert_eq!((done.records, done.events), (14, 5));
-        let header = Reader::new(&trace[..]).unwrap().header().clone();
+        let header = TraceReader::new(&trace[..]).unwrap().header().clone();
         assert_eq!(
             (header.level, header.start),
             (Level::Block, Timestamp::new(1000, 500_000_000 - 500))
@@ -345,7 +348,7 @@ fn requests_of_both_byte_orders_are_paired_with_their_completions() {
                 "0.000008000 42 7340033 bdiscard sector=100 bytes=1048576",
             ]
         );
-        let (_, queued) = block(&[&one, &other], Stage::Queue).unwrap();
+        let (_, queued) = block(&[&one, &other], RequestStage::Queue).unwrap();
         let queued = events(&queued);
         assert_eq!(
             queued[0].latency,
@@ -354,7 +357,7 @@ fn requests_of_both_byte_orders_are_paired_with_their_completions() {
         );
         assert_eq!(
             (queued.len(), queued[0].outcome),
-            (2, Outcome::Done(4096)),
+            (2, EventOutcome::Done(4096)),
             "one write and the mark"
         );
     }
@@ -370,35 +373,36 @@ fn what_is_no_output_of_blktrace_is_refused() {
     .bytes(false);
     let two = [&one[..], &long].concat();
     for cut in [50, 95, 97, 101] {
-        let error = said(block(&[&two[..cut]], Stage::Issue));
+        let error = said(block(&[&two[..cut]], RequestStage::Issue));
         assert_eq!(
             error, "cut off: record 1, which begins at byte 48, is incomplete",
             "{cut}"
         );
     }
     assert!(
-        said(block(&[&[b'x'; 100]], Stage::Issue)).contains("no blktrace trace: it begins with")
+        said(block(&[&[b'x'; 100]], RequestStage::Issue))
+            .contains("no blktrace trace: it begins with")
     );
     assert!(
         said(block(
             &[b"\x1f\x8b\x08 and some more bytes, so that a record is full"],
-            Stage::Issue
+            RequestStage::Issue
         ))
         .contains("gzip")
     );
     let junk = [&one[..], &[b'x'; 48]].concat();
     assert!(
-        said(block(&[&junk], Stage::Issue))
+        said(block(&[&junk], RequestStage::Issue))
             .starts_with("record 1 at byte 48: no record begins with")
     );
     let mixed = [one.clone(), Blk::new(1, ISSUE | READ, 8, 512).bytes(true)].concat();
-    assert!(said(block(&[&mixed], Stage::Issue)).starts_with("record 1 at byte 48"));
+    assert!(said(block(&[&mixed], RequestStage::Issue)).starts_with("record 1 at byte 48"));
     let mut old = one.clone();
     old[0] = 6;
-    assert!(said(block(&[&old], Stage::Issue)).contains("version 6"));
+    assert!(said(block(&[&old], RequestStage::Issue)).contains("version 6"));
     let queued = Blk::new(1, QUEUE | READ, 8, 512).bytes(false);
-    assert!(said(block(&[&queued], Stage::Issue)).contains("--at queue"));
-    assert!(said(block(&[], Stage::Issue)).contains("no request"));
+    assert!(said(block(&[&queued], RequestStage::Issue)).contains("--at queue"));
+    assert!(said(block(&[], RequestStage::Issue)).contains("no request"));
 }
 
 proptest! {
@@ -410,8 +414,8 @@ proptest! {
         unit in prop::option::of(any::<u64>()),
     ) {
         MEMORY.set_limit(MEMORY.allocated() + READER_BYTES).unwrap();
-        for done in [oracle(&bytes, unit), scsi(&bytes), block(&[&bytes], Stage::Issue), block(&[&bytes], Stage::Queue)] {
-            let (done, trace) = done.unwrap_or_else(|_| (Imported::default(), super::write(&super::any::plain(), &[])));
+        for done in [oracle(&bytes, unit), scsi(&bytes), block(&[&bytes], RequestStage::Issue), block(&[&bytes], RequestStage::Queue)] {
+            let (done, trace) = done.unwrap_or_else(|_| (ImportSummary::default(), super::write(&super::any::plain(), &[])));
             prop_assert_eq!(events(&trace).len() as u64, done.events);
         }
     }
@@ -419,7 +423,7 @@ proptest! {
     #[test]
     fn records_with_arbitrary_fields_never_panic(
         fields in prop::collection::vec(prop::collection::vec(prop_oneof![Just(0_u8), 0..9_u8, any::<u8>()], 44), 0..20),
-        stage in prop::sample::select(vec![Stage::Issue, Stage::Queue]),
+        stage in prop::sample::select(vec![RequestStage::Issue, RequestStage::Queue]),
     ) {
         MEMORY.set_limit(MEMORY.allocated() + READER_BYTES).unwrap();
         let sound = |magic: &[u8], at: usize, size: usize| -> Vec<u8> {
@@ -458,7 +462,7 @@ const LOOP: &[u8] = include_bytes!("loop.blktrace");
 
 #[test]
 fn what_a_real_kernel_says_is_understood() {
-    let (done, trace) = block(&[LOOP], Stage::Issue).unwrap();
+    let (done, trace) = block(&[LOOP], RequestStage::Issue).unwrap();
     assert_eq!((done.records, done.events), (50, 9));
     let got = events(&trace);
     let micros = |time: Duration| time.as_nanos() / 1000;
@@ -491,7 +495,7 @@ fn what_a_real_kernel_says_is_understood() {
         got,
         want.map(|(at, what, latency)| (at, what.to_owned(), latency))
     );
-    let (_, queued) = block(&[LOOP], Stage::Queue).unwrap();
+    let (_, queued) = block(&[LOOP], RequestStage::Queue).unwrap();
 
     let queued: Vec<_> = events(&queued).into_iter().map(|e| e.action).collect();
     let durable = Action::WriteSectors {

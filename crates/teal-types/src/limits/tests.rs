@@ -1,7 +1,7 @@
 //! One table of limits for all.
 
 use super::*;
-use crate::{CommitSeq, FileType, Link, NAME_MAX, Name, ObjectNo};
+use crate::{CommitSeq, FileType, HardLink, NAME_MAX, Name, ObjectNo};
 use std::path::{Path, PathBuf};
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -76,18 +76,18 @@ fn no_other_crate_has_limits_of_its_own_for_what_a_volume_can_hold() {
 
 #[test]
 fn a_state_at_its_limits_fits_into_a_message_and_one_beyond_is_named() {
-    let link = |n: usize| Link {
+    let link = |n: usize| HardLink {
         dir: ObjectNo::ROOT,
         name: Name::new(format!("{n:0>NAME_MAX$}").as_bytes()).unwrap(),
     };
-    let attributes = Attributes {
+    let attributes = ReplicatedAttributes {
         perm: PERM_MAX,
-        ..Attributes::default()
+        ..ReplicatedAttributes::default()
     };
     let seq = CommitSeq::new(1);
     let value = vec![0; XATTR_VALUE_MAX];
     let rest = vec![0; XATTRS_BYTES_MAX - xattr_bytes(1, XATTR_VALUE_MAX) - xattr_bytes(1, 0)];
-    let full = Version {
+    let full = ObjectVersion {
         object: ObjectNo::new(100),
         kind: FileType::Symlink,
         attributes,
@@ -107,39 +107,39 @@ fn a_state_at_its_limits_fits_into_a_message_and_one_beyond_is_named() {
         "the largest state fits into a reply: {bytes}"
     );
     let beyond = [
-        Version {
+        ObjectVersion {
             links: (0..=LINKS_MAX).map(link).collect(),
             ..full.clone()
         },
-        Version {
+        ObjectVersion {
             target: vec![b't'; TARGET_MAX + 1],
             ..full.clone()
         },
-        Version {
+        ObjectVersion {
             size: FILE_MAX + 1,
             ..full.clone()
         },
-        Version {
+        ObjectVersion {
             xattrs: vec![(vec![b'n'; XATTR_NAME_MAX + 1], vec![])],
             ..full.clone()
         },
-        Version {
+        ObjectVersion {
             xattrs: vec![(b"a".to_vec(), vec![0; XATTR_VALUE_MAX + 1])],
             ..full.clone()
         },
-        Version {
+        ObjectVersion {
             xattrs: [&full.xattrs[..], &[(b"c".to_vec(), vec![])]].concat(),
             ..full.clone()
         },
-        Version {
-            attributes: Attributes {
+        ObjectVersion {
+            attributes: ReplicatedAttributes {
                 perm: PERM_MAX + 1,
                 ..attributes
             },
             ..full.clone()
         },
-        Version {
-            attributes: Attributes {
+        ObjectVersion {
+            attributes: ReplicatedAttributes {
                 mtime: Timestamp {
                     secs: 0,
                     nanos: NANOS_END,

@@ -1,5 +1,5 @@
-//! How many operations a server commits: batches over TLS, each durable before its client makes the
-//! next.
+//! Measures how many operations a server commits: batches over TLS, each durable before its client
+//! makes the next.
 
 use crate::machine::{Machine, channel};
 use crate::town::Town;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
-use teal_proto::Reply;
+use teal_proto::ServerReply;
 use teal_testkit::Rng;
 
 /// A way to commit: clients, files of a batch, whether they have content.
@@ -29,9 +29,9 @@ fn commit(
     until: Duration,
 ) -> Result<(u64, u64)> {
     let (mut ops, mut batches) = (0, 0);
-    while SystemClock.monotonic() < until {
+    while SystemClock.monotonic_time() < until {
         for request in machine.flush(rng, files, with_content)?.0 {
-            if let Reply::Refused(refused) = machine.ask(&request)? {
+            if let ServerReply::Refused(refused) = machine.ask(&request)? {
                 bail!(refused);
             }
         }
@@ -56,7 +56,7 @@ pub(crate) fn measure(plan: &Plan, runtime: &tokio::runtime::Runtime) -> Result<
     let mut rows = Vec::new();
     for (clients, files, with_content) in WAYS {
         let before = usage(pid)?;
-        let until = SystemClock.monotonic() + Duration::from_secs(plan.seconds);
+        let until = SystemClock.monotonic_time() + Duration::from_secs(plan.seconds);
         let done = std::thread::scope(|scope| {
             let at_work = machines.iter_mut().take(clients).map(|(machine, rng)| {
                 std::thread::Builder::new().spawn_scoped(scope, move || {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_net::{Channel, ClientIdentity};
-use teal_proto::{Pulled, Reply, Request};
+use teal_proto::{ClientRequest, PulledChanges, ServerReply};
 use teal_testkit::Rng;
 use teal_types::{CommitSeq, Incarnation};
 use tokio::runtime::Handle;
@@ -19,17 +19,17 @@ use tokio::runtime::Handle;
 const FILES: usize = 64;
 /// Updates are gathered for so long where another machine is connected.
 const GATHER: Duration = Duration::from_secs(1);
-/// What the program asks for.
+/// The time for which the program itself waits for news.
 const PULL_MS: u32 = 30_000;
 /// Threads of clients do little.
 const STACK: usize = 256 << 10;
 
-/// What clients met.
+/// The measurements of the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Met {
-    /// Of each request, but for those that wait for news.
+    /// The times of all requests, but for those that wait for news.
     pub(crate) times: Vec<Duration>,
-    /// Of each flush of new files: until the commit was durable.
+    /// The times of the flushes of new files, until the commit was durable.
     pub(crate) flushes: Vec<Duration>,
     /// Requests begun more than a second late, because earlier ones were not answered yet.
     pub(crate) late: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Met {
 impl Met {
     fn note(&mut self, begun: Duration, answer: Result<bool, String>) {
         match answer {
-            Ok(true) => self.times.push(SystemClock.monotonic() - begun),
+            Ok(true) => self.times.push(SystemClock.monotonic_time() - begun),
             Ok(false) => self.refuse("an answer that does not fit".to_owned()),
             Err(words) => self.refuse(words),
         }
@@ -63,7 +63,7 @@ impl Met {
     }
 }
 
-/// What waiting for news came to.
+/// The counts of requests that wait for news.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) pulls: AtomicU64,
@@ -72,7 +72,7 @@ pub(crate) struct News {
     pub(crate) refused: AtomicU64,
 }
 
-/// How long, and when it began.
+/// The length of the run, and its beginning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) from: Duration,
@@ -107,7 +107,7 @@ impl Client {
                     break;
                 }
                 SystemClock.wait_until(due);
-                let begun = SystemClock.monotonic();
+                let begun = SystemClock.monotonic_time();
                 self.met.late += u64::from(begun > due + Duration::from_secs(1));
                 match load::ask(&mut self.rng) {
                     Ask::Update => gathered += 1,
@@ -123,7 +123,7 @@ impl Client {
             }
             if gathered > 0 && end < span.to {
                 SystemClock.wait_until(end.min(flushed + GATHER));
-                (flushed, gathered) = (SystemClock.monotonic(), self.flush(gathered));
+                (flushed, gathered) = (SystemClock.monotonic_time(), self.flush(gathered));
             }
             (window, end, is_first) = (end, end + load::WINDOW, false);
         }
@@ -136,19 +136,19 @@ impl Client {
         let Ok((requests, _)) = self.machine.flush(&mut self.rng, files as usize, true) else {
             return 0;
         };
-        let first = SystemClock.monotonic();
+        let first = SystemClock.monotonic_time();
         for request in requests {
-            let begun = SystemClock.monotonic();
+            let begun = SystemClock.monotonic_time();
             let answer = self.machine.ask(&request).map_err(|e| e.to_string());
-            let is_committed = matches!(answer, Ok(Reply::Committed { .. }));
+            let is_committed = matches!(answer, Ok(ServerReply::Committed { .. }));
             let answer = answer.and_then(|reply| match reply {
-                Reply::Refused(refused) => Err(refused.to_string()),
+                ServerReply::Refused(refused) => Err(refused.to_string()),
                 _ => Ok(true),
             });
             let failed = answer.is_err();
             self.met.note(begun, answer);
             if is_committed {
-                self.met.flushes.push(SystemClock.monotonic() - first);
+                self.met.flushes.push(SystemClock.monotonic_time() - first);
             }
             if failed {
                 break;
@@ -162,7 +162,7 @@ impl Client {
 fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
     let (mut since, mut digest, mut after) = (CommitSeq::new(0), [0; 32], None);
     while !stop.load(Relaxed) {
-        let request = Request::Pull {
+        let request = ClientRequest::Pull {
             incarnation: Incarnation::NONE,
             since,
             digest,
@@ -171,7 +171,7 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
             wait_ms: PULL_MS,
         };
         match ask(channel, &request) {
-            Ok(Reply::Pulled(Pulled {
+            Ok(ServerReply::Pulled(PulledChanges {
                 to,
                 digest: at,
                 more,
@@ -187,13 +187,14 @@ fn listen((channel, filter): (&Channel, u64), stop: &AtomicBool, news: &News) {
             }
             _ => {
                 news.refused.fetch_add(1, Relaxed);
-                SystemClock.wait_until(SystemClock.monotonic() + Duration::from_millis(200));
+                SystemClock.wait_until(SystemClock.monotonic_time() + Duration::from_millis(200));
             }
         }
     }
 }
 
-/// Connects everybody, `each` to a volume; the first of a volume makes what is read there.
+/// Connects all machines, `each` to a volume; the first of a volume makes the files that are read
+/// there.
 pub(crate) struct Crowd {
     clients: Vec<Client>,
     pub(crate) connecting: Duration,
@@ -207,7 +208,7 @@ impl Crowd {
         identities: &[ClientIdentity],
     ) -> Result<Self> {
         let each = plan.clients / plan.volumes;
-        let begun = SystemClock.monotonic();
+        let begun = SystemClock.monotonic_time();
         let (mut clients, mut files) = (Vec::new(), Vec::new());
         for (n, identity) in identities.iter().enumerate() {
             let mut rng = Rng::new(n as u64);
@@ -235,14 +236,14 @@ impl Crowd {
         ensure!(!clients.is_empty(), "no clients");
         Ok(Self {
             clients,
-            connecting: SystemClock.monotonic() - begun,
+            connecting: SystemClock.monotonic_time() - begun,
         })
     }
 
-    /// Has everybody live for so long; `between` is called when it begins and when it ends.
+    /// Runs all machines for this time; `between` is called at the beginning and at the end.
     pub(crate) fn live(self, seconds: u64, news: &News, mut between: impl FnMut()) -> Result<Met> {
         let stop = AtomicBool::new(false);
-        let from = SystemClock.monotonic() + Duration::from_secs(5);
+        let from = SystemClock.monotonic_time() + Duration::from_secs(5);
         let span = Span {
             from,
             to: from + Duration::from_secs(seconds),
@@ -275,9 +276,9 @@ impl Crowd {
                 );
             }
             stop.store(true, Relaxed);
-            // Whoever waits for news is answered when the machine says goodbye.
+            // A request that waits for news is answered when its machine says goodbye.
             for (channel, _) in &channels {
-                drop(ask(channel, &Request::Bye));
+                drop(ask(channel, &ClientRequest::Bye));
             }
             Ok(met)
         })

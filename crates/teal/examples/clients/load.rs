@@ -14,7 +14,7 @@ use teal_testkit::Rng;
 
 /// Requests of one client per second.
 pub(crate) const MEAN: f64 = 1.3;
-/// How long the paper's spikes are.
+/// The length of the paper's spikes.
 pub(crate) const WINDOW: Duration = Duration::from_secs(30);
 /// Half minutes of a day.
 const WINDOWS: u64 = 2880;
@@ -23,7 +23,7 @@ const SPIKES: [(u64, u64); 3] = [(3, 11_000), (17, 1_400), (505, 100)];
 /// Operations that change something, of a hundred thousand: 5.6 % in the paper's table 3.
 const UPDATES: u64 = 5_600;
 
-/// What is asked.
+/// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     Read,
@@ -40,7 +40,7 @@ pub(crate) fn window(rng: &mut Rng) -> u64 {
             Some(rest) => drawn = rest,
         }
     }
-    // What the spikes leave of the mean, among all other half minutes.
+    // The mean that the spikes leave for all other half minutes.
     let spikes: u64 = SPIKES
         .iter()
         .map(|(count, requests)| count * requests)

@@ -3,16 +3,16 @@
 use anyhow::{Result, bail};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_chunk::{Domain, DomainId};
+use teal_chunk::{DedupDomain, DomainId};
 use teal_net::{Channel, ChannelOptions, ClientIdentity, NetError};
 use teal_proto::{
-    Got, Hello, MESSAGE_MAX, Reply, Request, Want, batch_digest, decode_reply, encode_ops,
-    encode_request,
+    ClientRequest, ContentAnswer, Hello, MESSAGE_MAX, ServerReply, WantedRange, batch_digest,
+    decode_reply, encode_ops, encode_request,
 };
 use teal_testkit::Rng;
 use teal_types::{
-    Attributes, BatchNo, CommitSeq, ContentChange, FileType, Incarnation, LEASE, Link, Name,
-    ObjectNo, Op, Piece, ServerIncarnation, Source, Timestamp,
+    BatchNo, CommitSeq, ContentChange, ContentPiece, FileType, HardLink, Incarnation, LEASE, Name,
+    ObjectNo, Op, PieceSource, ReplicatedAttributes, ServerIncarnation, Timestamp,
 };
 use tokio::runtime::Handle;
 
@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 pub(crate) const FILE: u64 = 16 << 10;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A file whose content can be read.
+/// A file with content that can be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) object: ObjectNo,
@@ -30,18 +30,18 @@ pub(crate) struct Known {
 /// One machine with its connection.
 pub(crate) struct Machine {
     channel: Arc<Channel>,
-    domain: Domain,
+    domain: DedupDomain,
     incarnation: Incarnation,
     batch: BatchNo,
     next: u64,
-    /// Where its files are.
+    /// The directory of its files.
     dir: ObjectNo,
-    /// What the server knows of what it keeps; 0: nothing.
+    /// The filter that the server knows; 0: none.
     filter: u64,
 }
 
 /// Asks; what the transport itself refuses is an error of the caller's to count.
-pub(crate) fn ask(channel: &Channel, request: &Request) -> Result<Reply, NetError> {
+pub(crate) fn ask(channel: &Channel, request: &ClientRequest) -> Result<ServerReply, NetError> {
     let bytes = encode_request(request).map_err(|e| NetError::Protocol(e.to_string()))?;
     let answer = channel.call(&bytes, DEADLINE)?;
     decode_reply(&answer).map_err(|e| NetError::Protocol(e.to_string()))
@@ -74,13 +74,13 @@ impl Machine {
             server_incarnation: ServerIncarnation::NONE,
             device: device.to_owned(),
         };
-        let key = match ask(&channel, &Request::Hello(hello))? {
-            Reply::Welcome(welcome) => welcome.domain,
+        let key = match ask(&channel, &ClientRequest::Hello(hello))? {
+            ServerReply::Welcome(welcome) => welcome.domain,
             reply => bail!("to a hello: {reply:?}"),
         };
-        let domain = Domain::new(DomainId::new([0; 16]), key);
-        match ask(&channel, &Request::Incarnate)? {
-            Reply::Incarnated { incarnation, lease } => {
+        let domain = DedupDomain::new(DomainId::new([0; 16]), key);
+        match ask(&channel, &ClientRequest::Incarnate)? {
+            ServerReply::Incarnated { incarnation, lease } => {
                 let (dir, filter) = (ObjectNo::ROOT, 0);
                 Ok(Self {
                     channel,
@@ -101,7 +101,7 @@ impl Machine {
         Arc::clone(&self.channel)
     }
 
-    pub(crate) fn ask(&self, request: &Request) -> Result<Reply, NetError> {
+    pub(crate) fn ask(&self, request: &ClientRequest) -> Result<ServerReply, NetError> {
         ask(&self.channel, request)
     }
 
@@ -109,11 +109,11 @@ impl Machine {
     pub(crate) fn settle(&mut self, name: &str) -> Result<()> {
         let (object, base) = (ObjectNo::new(self.next), CommitSeq::new(1));
         self.next += 1;
-        let attributes = Attributes {
+        let attributes = ReplicatedAttributes {
             perm: 0o755,
-            ..Attributes::default()
+            ..ReplicatedAttributes::default()
         };
-        let link = Link {
+        let link = HardLink {
             dir: ObjectNo::ROOT,
             name: Name::new(name.as_bytes())?,
         };
@@ -132,7 +132,7 @@ impl Machine {
             },
         ];
         for request in self.batch(ops)? {
-            if let Reply::Refused(refused) = self.ask(&request)? {
+            if let ServerReply::Refused(refused) = self.ask(&request)? {
                 bail!(refused);
             }
         }
@@ -144,12 +144,12 @@ impl Machine {
     pub(crate) fn keep(&mut self) -> Result<()> {
         for objects in [Vec::new(), vec![ObjectNo::ROOT, self.dir]] {
             let is_last = !objects.is_empty();
-            match self.ask(&Request::Keep {
+            match self.ask(&ClientRequest::Keep {
                 filter: self.filter,
                 objects,
                 is_last,
             })? {
-                Reply::Kept { filter } => self.filter = filter,
+                ServerReply::Kept { filter } => self.filter = filter,
                 reply => bail!("to what is kept: {reply:?}"),
             }
         }
@@ -165,12 +165,12 @@ impl Machine {
         let object = ObjectNo::new(self.next);
         self.next += 1;
         let base = CommitSeq::new(1);
-        let attributes = Attributes {
+        let attributes = ReplicatedAttributes {
             perm: 0o644,
-            ..Attributes::default()
+            ..ReplicatedAttributes::default()
         };
         let time = Timestamp::default();
-        let link = Link {
+        let link = HardLink {
             dir: self.dir,
             name: Name::new(format!("file-{object:?}").as_bytes())?,
         };
@@ -192,11 +192,11 @@ impl Machine {
         if with_content {
             content.resize(FILE as usize, 0);
             rng.fill(&mut content);
-            let source = Source::Chunk {
-                id: self.domain.name(&content),
+            let source = PieceSource::Chunk {
+                id: self.domain.name_content(&content),
                 offset: 0,
             };
-            let pieces = vec![Piece {
+            let pieces = vec![ContentPiece {
                 offset: 0,
                 len: FILE,
                 source,
@@ -221,7 +221,7 @@ impl Machine {
         rng: &mut Rng,
         files: usize,
         with_content: bool,
-    ) -> Result<(Vec<Request>, ObjectNo)> {
+    ) -> Result<(Vec<ClientRequest>, ObjectNo)> {
         let first = ObjectNo::new(self.next);
         let (mut ops, mut contents) = (Vec::new(), Vec::new());
         for _ in 0..files {
@@ -233,13 +233,13 @@ impl Machine {
         if with_content {
             // As the program does: at most 3 MiB at once.
             for part in contents.chunks(192) {
-                requests.push(Request::Have {
+                requests.push(ClientRequest::Have {
                     chunks: part
                         .iter()
-                        .map(|content| self.domain.name(content))
+                        .map(|content| self.domain.name_content(content))
                         .collect(),
                 });
-                requests.push(Request::Put {
+                requests.push(ClientRequest::Put {
                     chunks: part.iter().map(|content| content.clone().into()).collect(),
                 });
             }
@@ -248,11 +248,11 @@ impl Machine {
         Ok((requests, first))
     }
 
-    fn batch(&mut self, ops: Vec<Op>) -> Result<[Request; 2]> {
+    fn batch(&mut self, ops: Vec<Op>) -> Result<[ClientRequest; 2]> {
         self.batch = self.batch.next();
         let (incarnation, batch) = (self.incarnation, self.batch);
         let digest = batch_digest([&encode_ops(&ops)?[..]]);
-        let stage = Request::Stage {
+        let stage = ClientRequest::Stage {
             incarnation,
             batch,
             part: 0,
@@ -260,7 +260,7 @@ impl Machine {
         };
         Ok([
             stage,
-            Request::Commit {
+            ClientRequest::Commit {
                 incarnation,
                 batch,
                 parts: 1,
@@ -275,8 +275,8 @@ impl Machine {
         let mut committed = None;
         for request in &requests {
             match self.ask(request)? {
-                Reply::Committed { seq } => committed = Some(seq),
-                Reply::Refused(refused) => bail!(refused),
+                ServerReply::Committed { seq } => committed = Some(seq),
+                ServerReply::Refused(refused) => bail!(refused),
                 _ => {}
             }
         }
@@ -293,13 +293,15 @@ impl Machine {
 
     /// Reads one file; whether its content came.
     pub(crate) fn read(&self, known: Known) -> Result<bool, NetError> {
-        let want = Want {
+        let want = WantedRange {
             object: known.object,
             data_seq: known.seq,
             offset: 0,
             len: FILE,
         };
-        let reply = self.ask(&Request::Read { wants: vec![want] })?;
-        Ok(matches!(reply, Reply::Data(got) if matches!(got[..], [Got::Is { len: FILE, .. }])))
+        let reply = self.ask(&ClientRequest::Read { wants: vec![want] })?;
+        Ok(
+            matches!(reply, ServerReply::Data(got) if matches!(got[..], [ContentAnswer::Is { len: FILE, .. }])),
+        )
     }
 }

@@ -1,5 +1,5 @@
-//! What one server bears: `clients --program TEAL --dir DIR [--clients N] [--volumes N] [--seconds
-//! N] [--commits] [--in-root] [--everything]`.
+//! Measures how much load one server bears: `clients --program TEAL --dir DIR [--clients N]
+//! [--volumes N] [--seconds N] [--commits] [--in-root] [--everything]`.
 //!
 //! A real `teal` serves over TLS on this machine; every client has a connection and a certificate
 //! of its own and speaks the protocol. With `--commits` a few of them commit as fast as they are
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use teal_env::{Clock as _, SystemClock};
 use town::Town;
 
-/// What is measured.
+/// The parameters of a measurement.
 struct Plan {
     program: PathBuf,
     dir: PathBuf,
@@ -32,7 +32,7 @@ struct Plan {
     /// All files of a volume are in one directory; otherwise each client has a directory of its
     /// own.
     in_root: bool,
-    /// Nobody says what it keeps: everybody is told everything.
+    /// No machine says what it keeps, so all are told everything.
     everything: bool,
 }
 
@@ -106,7 +106,7 @@ fn usage(pid: u32) -> Result<Usage> {
         .filter_map(|field| field.parse::<f64>().ok())
         .sum();
     Ok(Usage {
-        at: SystemClock.monotonic().as_secs_f64(),
+        at: SystemClock.monotonic_time().as_secs_f64(),
         processor: ticks / 100.0,
         resident: number("VmRSS:")? << 10,
         threads: number("Threads:")?,

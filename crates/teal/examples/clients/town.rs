@@ -2,8 +2,8 @@
 //!
 //! # How
 //! 1. `teal serve` makes the server's data and is taken down again.
-//! 2. Volumes and machines are enrolled by the same server in this process, whose door lets more of
-//!    them in per second.
+//! 2. Volumes and machines are enrolled by the same server in this process, through a listener that
+//!    lets more of them in per second.
 //! 3. `teal up` then serves the same data with the limits it always has.
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
+use teal_chunk::{AccessMode, ChunkStore, ChunkStoreOptions, DirectoryShelf};
 use teal_env::{SystemClock, SystemEntropy};
 use teal_meta::Sqlite;
-use teal_net::{ClientIdentity, ServerIdentity, Service, TransportLimits};
+use teal_net::{ClientIdentity, PeerService, ServerIdentity, TransportLimits};
 use teal_server::{Peer, Server};
 use teal_types::VolumeId;
 use tokio::runtime::Handle;
@@ -29,10 +29,10 @@ pub(crate) struct Town {
     pub(crate) address: String,
 }
 
-/// Who enrolls; nobody asks for anything else here.
+/// Enrols machines; no other requests come here.
 struct Registry(Arc<Server>);
 
-impl Service for Registry {
+impl PeerService for Registry {
     fn call(&self, _: teal_net::CertifiedPeer, _: &[u8]) -> Vec<u8> {
         Vec::new()
     }
@@ -43,7 +43,7 @@ impl Service for Registry {
             replica,
         })
     }
-    fn welcome(&self, _: teal_net::CertifiedPeer) -> Result<(), String> {
+    fn check_peer(&self, _: teal_net::CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -113,12 +113,12 @@ impl Town {
         let data = self.data()?;
         let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
         let meta = Arc::new(Sqlite::open(&data.join("meta.db"))?);
-        let domain = teal_server::domain(&*meta, &*entropy)?;
-        let shelf = DirectoryShelf::open(&data.join("chunks"), Access::Write, runtime.clone())?;
+        let domain = teal_server::load_domain(&*meta, &*entropy)?;
+        let shelf = DirectoryShelf::open(&data.join("chunks"), AccessMode::Write, runtime.clone())?;
         let (chunks, _) = ChunkStore::open(
             Arc::new(shelf),
             domain,
-            Options::default(),
+            ChunkStoreOptions::default(),
             clock.clone(),
             entropy.clone(),
         )?;
@@ -137,7 +137,10 @@ impl Town {
         for volume in 0..volumes {
             let volume: VolumeId = server.create_volume(&format!("volume {volume}"))?;
             for machine in 0..each {
-                let (token, device) = (server.token(volume, LONG)?, format!("machine-{machine}"));
+                let (token, device) = (
+                    server.make_token(volume, LONG)?,
+                    format!("machine-{machine}"),
+                );
                 identities.push(teal_net::enrol(
                     runtime,
                     &address,

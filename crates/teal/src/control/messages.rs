@@ -1,12 +1,12 @@
-//! What is asked through a control socket, and answered, as JSON.
+//! The requests and answers of a control socket, as JSON.
 //!
 //! A request names what to do (`do`), an answer names its kind (`answer`); the other fields belong
 //! to that.
 //!
 //! | request | answer |
 //! |---|---|
-//! | `{"do":"status"}` | `status`: a [`Status`] |
-//! | `{"do":"down"}` | `ended`: an [`Ended`], when everything is on the disk and the mount is gone |
+//! | `{"do":"status"}` | `status`: a [`MountStatus`] |
+//! | `{"do":"down"}` | `ended`: a [`UnmountReport`], when everything is on the disk and the mount is gone |
 //! | `{"do":"set","key":K,"value":N}` | `done` |
 //! | `{"do":"record","file":F,"anonymous":B,"seconds":N}` | `done`, when requests are being recorded into the new file |
 //! | `{"do":"recordmark","text":T}` | `done` |
@@ -32,10 +32,10 @@ use std::path::PathBuf;
 use teal_command::place_text;
 use teal_types::{Incarnation, ReplicaNo};
 
-/// What may be asked.
+/// A request to the daemon of a mount.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Ask {
+pub(crate) enum ControlRequest {
     Status,
     Down,
     Set {
@@ -114,7 +114,7 @@ pub(crate) enum Ask {
 pub(crate) struct AffinityLine {
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// Of all of it.
+    /// The bytes of the whole content.
     pub(crate) size: u64,
     pub(crate) sticky: bool,
     /// The rest of it has found no room.
@@ -128,15 +128,17 @@ pub(crate) struct DeviceLine {
     pub(crate) name: String,
     pub(crate) portable: bool,
     pub(crate) profile: String,
-    /// Of its store.
+    /// The size of the drive's store.
     pub(crate) bytes: u64,
-    /// Where it is, if it is attached here.
+    /// The place of the drive, if it is attached here.
     pub(crate) place: Option<String>,
     /// The machine that has it attached, as far as the server knows.
     pub(crate) attached_to: Option<String>,
-    /// It was attached here, and is another machine's since: what is said of that.
+    /// The explanation for people, if the drive was attached here and has been attached to another
+    /// machine since.
     pub(crate) superseded: Option<String>,
-    /// What content can take on it; this and what follows of one that is attached here.
+    /// The bytes that content can take on the drive. This field and those after it describe a drive
+    /// that is attached here.
     pub(crate) total_bytes: u64,
     pub(crate) free_bytes: Option<u64>,
     pub(crate) objects: Option<u64>,
@@ -147,17 +149,17 @@ pub(crate) struct DeviceLine {
     /// Files with affinity that found no room on it, and how many bytes of them.
     pub(crate) short: u64,
     pub(crate) short_bytes: u64,
-    /// It has not come back from what it was asked.
+    /// True while the drive has not answered a request by its deadline.
     pub(crate) late: bool,
     pub(crate) counts: Vec<(String, u64)>,
 }
 
-/// Where an object's content is.
+/// The places where an object's content is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct WhereLine {
     pub(crate) path: String,
     pub(crate) size: u64,
-    /// It is always here, because this is pinned.
+    /// The pinned path because of which the content is always here, if there is one.
     pub(crate) pinned: Option<String>,
     /// In the order in which they would be asked.
     pub(crate) sources: Vec<SourceLine>,
@@ -167,15 +169,15 @@ pub(crate) struct WhereLine {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SourceLine {
     pub(crate) name: String,
-    /// The commit whose content it has.
+    /// The commit to which the content at this place belongs.
     pub(crate) version: Option<u64>,
     pub(crate) bytes: u64,
     /// Until the first block, as predicted; this and what follows is `null` where nothing is known
     /// yet.
     pub(crate) microseconds: Option<u64>,
-    /// Whether that was measured; otherwise it is of the drive's profile.
+    /// True if the figures were measured, and false if they come from the drive's profile.
     pub(crate) is_measured: Option<bool>,
-    /// What the machine and the source draw meanwhile, modelled.
+    /// The modelled energy that the machine and the source take meanwhile.
     pub(crate) microjoules: Option<u64>,
     /// Weighted seconds and joules.
     pub(crate) cost: Option<f64>,
@@ -184,7 +186,7 @@ pub(crate) struct SourceLine {
 
 /// The state of a mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Status {
+pub(crate) struct MountStatus {
     #[serde(with = "place_text")]
     pub(crate) mount_point: PathBuf,
     #[serde(with = "place_text")]
@@ -199,9 +201,10 @@ pub(crate) struct Status {
     /// Writing has ended after a failure of the disk.
     pub(crate) failed: bool,
     pub(crate) total_bytes: u64,
-    /// What can still be written.
+    /// The bytes that can still be written.
     pub(crate) free_bytes: u64,
-    /// How much more that were if the file system that holds the store had room for all of it.
+    /// The bytes that would be free in addition if the file system below the store had room for all
+    /// of it.
     #[serde(default)]
     pub(crate) host_lacks_bytes: u64,
     pub(crate) live_bytes: u64,
@@ -212,15 +215,15 @@ pub(crate) struct Status {
     pub(crate) settings: Vec<(String, u64)>,
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) requests: Vec<(String, u64)>,
-    /// Whether they come over io_uring, not over /dev/fuse.
+    /// True if requests come over io_uring, and false if they come over /dev/fuse.
     #[serde(default)]
     pub(crate) uring: bool,
-    /// Whether `sync(2)` and `syncfs(2)` reach the volume.
+    /// True if `sync(2)` and `syncfs(2)` reach the volume.
     #[serde(default)]
     pub(crate) syncfs: bool,
     /// The recording that is on its way, or the last one.
     pub(crate) recording: Option<RecordingStatus>,
-    /// What is between this mount and the server, if the volume has one.
+    /// The changes and connections between this mount and the server, if the volume has one.
     pub(crate) upstream: Option<UpstreamShown>,
     /// Why it is not known what only this machine has, if it is not.
     #[serde(default)]
@@ -265,10 +268,10 @@ pub(crate) struct ConflictShown {
     pub(crate) lost: String,
 }
 
-/// Where a replica stands.
+/// The state of a replica towards its server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct UpstreamShown {
-    /// Whether the server is in this process.
+    /// The address on which the server listens, if it is in this process.
     pub(crate) served: Option<String>,
     pub(crate) replica: ReplicaNo,
     pub(crate) incarnation: Incarnation,
@@ -282,24 +285,24 @@ pub(crate) struct UpstreamShown {
     pub(crate) denied: bool,
     /// Why the server, though it answers, does not take changes.
     pub(crate) stuck: Option<String>,
-    /// What cannot be sent or installed, the first of them, and how many there are.
+    /// The first objects that cannot be sent or installed, and the number of all of them.
     #[serde(default)]
     pub(crate) stuck_files: Vec<StuckShown>,
     #[serde(default)]
     pub(crate) stuck_count: usize,
-    /// Whether the server has been spoken to.
+    /// True if the server has answered this mount at least once.
     #[serde(default)]
     pub(crate) connected: bool,
     pub(crate) live: bool,
     pub(crate) announcing: bool,
     pub(crate) last_flush_secs: Option<u64>,
-    /// What is always to be here, and whether all of it is: `null`, or why not.
+    /// The pinned paths, and the reason why not all of their content is here (`null` if it is).
     pub(crate) pinned: Vec<String>,
     pub(crate) pinned_missing: Option<String>,
     pub(crate) counts: Vec<(String, u64)>,
     /// Machines of the volume, if it is served here.
     pub(crate) machines: Vec<MachineShown>,
-    /// What the server has done since it was started, if it is here.
+    /// The counters of the server since it was started, if it is in this process.
     pub(crate) server_counts: Vec<(String, u64)>,
 }
 
@@ -320,7 +323,7 @@ pub(crate) struct MachineShown {
     pub(crate) device: String,
     pub(crate) connected: bool,
     pub(crate) revoked: bool,
-    /// It is the serving machine itself.
+    /// True for the serving machine itself.
     #[serde(default)]
     pub(crate) local: bool,
     /// The commit it has come to.
@@ -329,45 +332,45 @@ pub(crate) struct MachineShown {
     pub(crate) last_heard: String,
 }
 
-/// What a mount leaves when it ends.
+/// The state in which a mount leaves its store when it ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct UnmountReport {
     #[serde(with = "place_text")]
     pub(crate) store: PathBuf,
-    /// Whether the server was in this process: its data is on this machine, too.
+    /// True if the server was in this process, so that its data is on this machine, too.
     #[serde(default)]
     pub(crate) served: bool,
-    /// What the server lacks.
-    pub(crate) unsent: Unsent,
+    /// The changes that the server lacks.
+    pub(crate) unsent: UnsentChanges,
 }
 
-/// What the server of a volume lacks, as far as this machine knows.
+/// The changes that the server of a volume lacks, as far as this machine knows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Unsent {
+pub(crate) enum UnsentChanges {
     /// The volume has no server.
     NoServer,
-    /// It has everything.
+    /// The server has everything.
     Nothing,
-    /// It is still being told what there is.
+    /// The server has not been told yet of everything there is.
     Announcing,
     /// Something is only on this machine.
     Some { objects: u64, bytes: u64 },
-    /// It cannot be said.
+    /// The mount cannot find out what the server lacks.
     Unknown { why: String },
 }
 
 /// Any answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "lowercase")]
-pub(crate) enum Answer {
+pub(crate) enum ControlAnswer {
     Error {
         error: String,
     },
-    /// What was asked has been done.
+    /// The daemon has done what it was asked to do.
     Done,
     Ended {
-        ended: Ended,
+        ended: UnmountReport,
     },
     Token {
         token: String,
@@ -408,7 +411,7 @@ pub(crate) enum Answer {
         files: u64,
         bytes: u64,
     },
-    Status(Box<Status>),
+    Status(Box<MountStatus>),
     Recording {
         recording: RecordingStatus,
     },
@@ -418,10 +421,11 @@ pub(crate) enum Answer {
 mod tests {
     use super::*;
 
-    /// Answers of a few fields must not be taken for those whose fields include theirs.
+    /// Pins the tag: an answer of a few fields must not be taken for one with the same fields and
+    /// more.
     #[test]
     fn an_answer_is_what_its_tag_says() {
-        let pinned = Answer::Pinned {
+        let pinned = ControlAnswer::Pinned {
             files: 1,
             bytes: 2,
             missing: 3,
@@ -433,11 +437,11 @@ mod tests {
         );
         assert!(matches!(
             serde_json::from_str(&text),
-            Ok(Answer::Pinned { files: 1, .. })
+            Ok(ControlAnswer::Pinned { files: 1, .. })
         ));
 
         let marked = serde_json::from_str(r#"{"answer":"marked","files":1,"bytes":2,"missing":3}"#);
-        assert!(matches!(marked, Ok(Answer::Marked { .. })));
-        serde_json::from_str::<Answer>(r#"{"files":1,"bytes":2}"#).unwrap_err();
+        assert!(matches!(marked, Ok(ControlAnswer::Marked { .. })));
+        serde_json::from_str::<ControlAnswer>(r#"{"files":1,"bytes":2}"#).unwrap_err();
     }
 }

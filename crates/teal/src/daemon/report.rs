@@ -1,26 +1,31 @@
-//! What `teal status` is told of a mount.
+//! The state of a mount, for `teal status`.
 
 use super::volume::ServedVolume;
 use crate::config;
-use crate::control::{DriveHere, Status, UpstreamShown};
+use crate::control::{DriveHere, MountStatus, UpstreamShown};
 use crate::replica;
 use teal_posix::FsError;
 
 /// Returns the state of the mount, its store, its server and its drives, as this process knows it;
 /// no device is read.
-pub(super) fn status(volume: &ServedVolume) -> Status {
+pub(super) fn mount_status(volume: &ServedVolume) -> MountStatus {
     let store = volume.client.store();
     let space = store.space();
     let superblock = store.superblock();
-    let (upstream, upstream_unknown) = match upstream(volume) {
+    // A failure here is shown beside the rest of the state, which is still known.
+    let (upstream, upstream_unknown) = match upstream_status(volume) {
         Ok(upstream) => (upstream, None),
         Err(e) => (None, Some(e.to_string())),
     };
+    debug_assert!(
+        space.free <= space.free_of_capacity,
+        "the host can only take space away"
+    );
     let uuid: String = superblock.uuid.iter().map(|b| format!("{b:02x}")).collect();
-    let of_store = config::list(&store.settings()).into_iter();
-    let counted = store.counts();
-    let drives = volume.drives.here().into_iter();
-    Status {
+    let of_store = config::list_settings(&store.settings()).into_iter();
+    let counted = store.counter_values();
+    let drives = volume.drives.attached_places().into_iter();
+    MountStatus {
         mount_point: volume.args.dir.clone(),
         store: volume.args.path.clone(),
         label: superblock.label.clone(),
@@ -36,9 +41,11 @@ pub(super) fn status(volume: &ServedVolume) -> Status {
         objects: space.objects,
         uncommitted: store.is_dirty(),
         orphans: store.orphans().map_or(0, |o| o.len() as u64),
-        settings: of_store.chain(config::priority(&volume.client)).collect(),
+        settings: of_store
+            .chain(config::priority_setting(&volume.client))
+            .collect(),
         counters: counted.each().map(|(k, v)| (k.to_owned(), v)).collect(),
-        requests: volume.mount.requests(),
+        requests: volume.mount.request_counts(),
         uring: volume.mount.is_over_rings(),
         syncfs: volume.is_on_device,
         recording: volume.recordings.progress(),
@@ -55,14 +62,15 @@ pub(super) fn status(volume: &ServedVolume) -> Status {
 }
 
 /// Returns how the volume stands with its server; `None` if it has none.
-fn upstream(volume: &ServedVolume) -> Result<Option<UpstreamShown>, FsError> {
+fn upstream_status(volume: &ServedVolume) -> Result<Option<UpstreamShown>, FsError> {
     let Some(replica) = volume.client.replica() else {
         return Ok(None);
     };
     let status = replica.upstream_status()?;
-    let mut shown = volume.with_server(|serving| replica::shown(&status, serving));
+    let mut shown = volume.with_server(|serving| replica::upstream_shown(&status, serving));
+    // A mount that does not ask its server says so, instead of showing the last state it knew.
     if !volume.asks_server() {
-        shown.trouble = Some(volume.why_alone());
+        shown.trouble = Some(volume.why_server_is_not_asked());
     }
     Ok(Some(shown))
 }

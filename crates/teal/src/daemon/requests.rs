@@ -6,89 +6,97 @@
 use super::report;
 use super::volume::ServedVolume;
 use crate::config;
-use crate::control::{self, Answer, Ask};
+use crate::control::{self, ControlAnswer, ControlRequest};
 use crate::replica;
 use anyhow::{Context, Result, anyhow, bail};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use teal_command::say::{quoted, shown, with_causes};
+use teal_command::say::{shell_quoted, shown_path, with_causes};
 use teal_posix::{FileSystem, FsError};
-use teal_replica::{Freed, PinRefused, Pinned, Replica};
+use teal_replica::{FreedContent, PinRefused, PinSummary, Replica};
 use teal_types::ObjectNo;
 
 /// Reads the request of a connection, and answers it.
-pub(super) fn serve(volume: &Arc<ServedVolume>, stream: UnixStream) {
-    let ask = match control::receive(&stream) {
+pub(super) fn answer_connection(volume: &Arc<ServedVolume>, stream: UnixStream) {
+    let ask = match control::read_request(&stream) {
         Ok(ask) => ask,
-        Err(error) => return control::answer(&stream, &failed(&error)),
+        Err(error) => return control::send_answer(&stream, &error_answer(&error)),
     };
+    // The requests matched here need neither the server nor a drive, so this thread answers them.
     let answer = match ask {
-        Ask::Status => Answer::Status(Box::new(report::status(volume))),
-        Ask::Set { key, value } => set(&volume.client, &key, value),
-        Ask::Down => return down(volume, stream),
-        Ask::Record {
+        ControlRequest::Status => ControlAnswer::Status(Box::new(report::mount_status(volume))),
+        ControlRequest::Set { key, value } => change_setting(&volume.client, &key, value),
+        ControlRequest::Down => return unmount(volume, stream),
+        ControlRequest::Record {
             file,
             anonymous,
             seconds,
-        } => match volume.record(&file, anonymous, seconds) {
-            Ok(()) => Answer::Done,
-            Err(error) => failed(&error),
+        } => match volume.begin_recording(&file, anonymous, seconds) {
+            Ok(()) => ControlAnswer::Done,
+            Err(error) => error_answer(&error),
         },
-        Ask::RecordMark { text } if volume.recordings.mark(&text) => Answer::Done,
-        Ask::RecordMark { .. } => not_recorded(),
-        Ask::RecordProgress => recording(volume.recordings.progress()),
-        Ask::RecordEnd => recording(volume.recordings.end()),
+        ControlRequest::RecordMark { text } if volume.recordings.mark(&text) => ControlAnswer::Done,
+        ControlRequest::RecordMark { .. } => not_recorded(),
+        ControlRequest::RecordProgress => recording_answer(volume.recordings.progress()),
+        ControlRequest::RecordEnd => recording_answer(volume.recordings.end()),
         ask => return serve_on_a_thread(volume, stream, ask),
     };
-    control::answer(&stream, &answer);
+    control::send_answer(&stream, &answer);
 }
 
-fn failed(error: &anyhow::Error) -> Answer {
-    Answer::Error {
+fn error_answer(error: &anyhow::Error) -> ControlAnswer {
+    ControlAnswer::Error {
         error: with_causes(error),
     }
 }
 
-fn not_recorded() -> Answer {
-    Answer::Error {
+fn not_recorded() -> ControlAnswer {
+    ControlAnswer::Error {
         error: "nothing is being recorded".into(),
     }
 }
 
-fn recording(found: Option<control::RecordingStatus>) -> Answer {
-    found.map_or_else(not_recorded, |recording| Answer::Recording { recording })
+fn recording_answer(found: Option<control::RecordingStatus>) -> ControlAnswer {
+    found.map_or_else(not_recorded, |recording| ControlAnswer::Recording {
+        recording,
+    })
 }
 
 /// Changes a setting of the mount.
-fn set(client: &FileSystem, key: &str, value: u64) -> Answer {
+fn change_setting(client: &FileSystem, key: &str, value: u64) -> ControlAnswer {
     let store = client.store();
+    // Settings are replaced as a whole; after a refused change this writes back what was there.
     let mut settings = store.settings();
-    let done = config::set(client, &mut settings, key, value);
+    let done = config::change_setting(client, &mut settings, key, value);
     store.set_settings(settings);
+    // The commit thread may be asleep for the old interval.
     client.settings_changed();
     match done {
-        Ok(()) => Answer::Done,
-        Err(error) => Answer::Error { error },
+        Ok(()) => ControlAnswer::Done,
+        Err(error) => ControlAnswer::Error { error },
     }
 }
 
-/// Unmounts; the answer comes when the store is closed.
-fn down(volume: &Arc<ServedVolume>, stream: UnixStream) {
+/// Unmounts, and answers when the store is closed.
+fn unmount(volume: &Arc<ServedVolume>, stream: UnixStream) {
+    // The connection is answered here only if the mount stays; otherwise the end of the mount
+    // answers it.
     if let Err((stream, error)) = volume.end_for(stream) {
         let error = format!(
             "{error}: a program has files open there or works in it (try `fuser -vm {}`)",
             volume.args.dir.display()
         );
-        control::answer(&stream, &Answer::Error { error });
+        control::send_answer(&stream, &ControlAnswer::Error { error });
     }
 }
 
 /// Answers a request that may wait for the server.
-fn serve_on_a_thread(volume: &Arc<ServedVolume>, stream: UnixStream, ask: Ask) {
+fn serve_on_a_thread(volume: &Arc<ServedVolume>, stream: UnixStream, ask: ControlRequest) {
+    // The socket's own thread has to stay free for `teal status`.
     let volume = Arc::clone(volume);
     let answering = move || {
-        let done = about_the_server(&volume, &ask);
-        control::answer(&stream, &done.unwrap_or_else(|error| failed(&error)));
+        let done = answer_about_server(&volume, &ask);
+        control::send_answer(&stream, &done.unwrap_or_else(|error| error_answer(&error)));
     };
     let named = std::thread::Builder::new().name("teal-asked".into());
     if let Err(error) = named.spawn(answering) {
@@ -97,51 +105,66 @@ fn serve_on_a_thread(volume: &Arc<ServedVolume>, stream: UnixStream, ask: Ask) {
 }
 
 /// Carries out what concerns the server, the drives, or what is kept on this machine.
-fn about_the_server(volume: &ServedVolume, ask: &Ask) -> Result<Answer> {
+fn answer_about_server(volume: &ServedVolume, ask: &ControlRequest) -> Result<ControlAnswer> {
     let client = &volume.client;
     match ask {
-        Ask::Flush => flush(volume)?,
-        Ask::Conflicts => {
-            let conflicts = replica::conflicts(client)?;
-            return Ok(Answer::Conflicts { conflicts });
+        // The answer comes only when the server has everything.
+        ControlRequest::Flush => flush_upstream(volume)?,
+        ControlRequest::Conflicts => {
+            let conflicts = replica::open_conflicts(client)?;
+            return Ok(ControlAnswer::Conflicts { conflicts });
         }
-        Ask::Resolve { id } => {
+        ControlRequest::Resolve { id } => {
+            // Without a server there are no conflicts.
             let replica = client.replica().ok_or(FsError::NotFound)?;
             replica.resolve_conflict(*id)?;
         }
-        Ask::Pin { object } => return Ok(pinned(&keeping(client)?.pin(ObjectNo::new(*object))?)),
-        Ask::Free { object } => return Ok(freed(&keeping(client)?.free(ObjectNo::new(*object))?)),
-        Ask::Token | Ask::Revoke { .. } | Ask::Readmit { .. } => {
+        ControlRequest::Pin { object } => {
+            return Ok(pinned_answer(
+                &keeping_replica(client)?.pin(ObjectNo::new(*object))?,
+            ));
+        }
+        ControlRequest::Free { object } => {
+            return Ok(freed_answer(
+                &keeping_replica(client)?.free(ObjectNo::new(*object))?,
+            ));
+        }
+        // Only the process that serves a volume can invite, shut out and readmit machines.
+        ControlRequest::Token | ControlRequest::Revoke { .. } | ControlRequest::Readmit { .. } => {
             return volume.with_server(|serving| {
                 let serving = serving.context("this volume is not served here")?;
                 match ask {
-                    Ask::Revoke { replica } => serving.server.revoke(serving.volume(), *replica)?,
-                    Ask::Readmit { replica } => {
+                    ControlRequest::Revoke { replica } => {
+                        serving.server.revoke(serving.volume(), *replica)?
+                    }
+                    ControlRequest::Readmit { replica } => {
                         serving.server.readmit(serving.volume(), *replica)?
                     }
-                    _ => return serving.invitation(),
+                    _ => return serving.make_invitation(),
                 }
-                Ok(Answer::Done)
+                Ok(ControlAnswer::Done)
             });
         }
-        _ => return volume.drives.answer(ask),
+        _ => return volume.drives.answer_request(ask),
     }
-    Ok(Answer::Done)
+    Ok(ControlAnswer::Done)
 }
 
 /// Sends everything that is only here to the server, and says what stayed behind.
-fn flush(volume: &ServedVolume) -> Result<()> {
-    let dir = shown(&volume.args.dir);
+fn flush_upstream(volume: &ServedVolume) -> Result<()> {
+    let dir = shown_path(&volume.args.dir);
     let Some(replica) = volume.client.replica() else {
-        let dir = quoted(&dir);
+        let dir = shell_quoted(&dir);
         bail!(
             "the volume on {dir} has no server to send anything to; give it one: teal serve {dir}"
         );
     };
+    // A mount may have a server and not ask it, for example if it is read-only.
     if !volume.asks_server() {
-        let why = volume.why_alone();
+        let why = volume.why_server_is_not_asked();
         bail!("nothing was sent to the server of {dir}: {why}");
     }
+    // Changes that could not be sent are still safe on this machine; people need only the reason.
     replica
         .flush_upstream()
         .map_err(|e| match e.into_words_of_server() {
@@ -152,20 +175,20 @@ fn flush(volume: &ServedVolume) -> Result<()> {
 
 /// Returns what keeps content on this machine and gives it back; a volume without a server keeps
 /// all of it.
-fn keeping(client: &FileSystem) -> Result<&Arc<Replica>, PinRefused> {
+fn keeping_replica(client: &FileSystem) -> Result<&Arc<Replica>, PinRefused> {
     client.replica().ok_or(PinRefused::Alone)
 }
 
-fn pinned(pinned: &Pinned) -> Answer {
-    Answer::Pinned {
+fn pinned_answer(pinned: &PinSummary) -> ControlAnswer {
+    ControlAnswer::Pinned {
         files: pinned.files,
         bytes: pinned.bytes,
         missing: pinned.missing,
     }
 }
 
-fn freed(freed: &Freed) -> Answer {
-    Answer::Freed {
+fn freed_answer(freed: &FreedContent) -> ControlAnswer {
+    ControlAnswer::Freed {
         files: freed.files,
         bytes: freed.bytes,
         stay: freed.only_here,

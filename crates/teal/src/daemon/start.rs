@@ -1,39 +1,49 @@
 //! From the options of a mount to an open store, a client and a mount.
 
 use super::volume::ServedVolume;
-use crate::cli::Mount as Args;
-use crate::control::Listener;
-use crate::drives::Drives;
+use crate::cli::MountArgs as Args;
+use crate::control::ControlSocket;
+use crate::drives::DriveService;
 use crate::machine;
 use crate::mounts;
-use crate::options::{MountOptions, SyncFs};
+use crate::options::{MountConfig, SyncFs};
 use crate::private;
-use crate::replica::{self, Running};
+use crate::replica::{self, ReplicaRuntime};
 use anyhow::{Context, Result, anyhow, bail};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
-use teal_log::{OpenOptions, Owner, Recovery, Store};
-use teal_mount::{Mount, MountSettings};
+use teal_log::{OpenOptions, Recovery, Store, StoreOwner};
+use teal_mount::{MountSettings, VolumeMount};
 use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 
-/// The least threads of a mount whose requests may wait for the server: others are to be answered
-/// meanwhile.
+/// The least number of threads of a mount with a server: while some of its requests wait for the
+/// server, the others must still be answered.
 const THREADS_THAT_WAIT: NonZeroUsize = NonZeroUsize::new(16).expect("not zero");
 
 /// Opens the store, connects it to its server, and mounts it.
-pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume, Listener)> {
+pub(super) fn open_and_mount(
+    args: &Args,
+    options: MountConfig,
+) -> Result<(ServedVolume, ControlSocket)> {
+    debug_assert!(
+        args.dir.is_absolute(),
+        "the daemon runs in the root directory"
+    );
     let mode = if options.read_only {
         OpenMode::Read
     } else {
         OpenMode::Write
     };
+    // The disk comes first: its lock refuses a second daemon before anything is changed.
     let disk = Arc::new(FileDisk::open(&args.path, mode)?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = open_store(args, &options, &disk, &clock)?;
-    let listener = Listener::bind(&args.dir)?;
+    // The socket is bound before the mount appears, so that `teal status` finds the daemon as soon
+    // as the mount is there.
+    let listener = ControlSocket::bind(&args.dir)?;
     let atime = if options.noatime {
         AtimePolicy::Noatime
     } else {
@@ -43,31 +53,36 @@ pub(super) fn start(args: &Args, options: MountOptions) -> Result<(ServedVolume,
         atime,
         ..FileSystemOptions::default()
     };
+    // A read-only mount sends nothing, so it needs no connection to a server.
     let running = if options.read_only {
         None
     } else {
         replica::start(&args.path, &clock, options.delay)?
     };
-    if let (None, Some(option)) = (&running, options.about_a_server().first()) {
+    // An option without effect is refused, so that a person does not rely on it.
+    if let (None, Some(option)) = (&running, options.server_options_given().first()) {
         let why = if options.read_only {
             "a read-only mount sends nothing"
         } else {
             "the volume has no server"
         };
         bail!(
-            "mount option {option}: {why}; leave it out, or give the volume a server first (`teal serve`)"
+            "mount option {option}: {why}; leave it out, or give the volume a server first \
+             (`teal serve`)"
         );
     }
     let client = open_client(store, clock, how, running.as_ref(), &options)?;
-    let is_shared = replica::setting(&args.path)?.is_some();
+    // The setting beside the store tells if the volume is shared, even where its server is not
+    // asked.
+    let is_shared = replica::load_setting(&args.path)?.is_some();
     let settings = mount_settings(args, &options, is_shared, client.replica().is_some());
     if settings.syncfs {
         // The kernel's claim on the device, which comes with the mount, takes the place of ours.
         disk.release_claim();
     }
-    let mount = Mount::new(Arc::clone(&client), &args.dir, settings)?;
-    let is_on_device = mounts::is_on_device(mount.unmounter().point());
-    let drives = Arc::new(Drives::new(&client, &args.path)?);
+    let mount = VolumeMount::new(Arc::clone(&client), &args.dir, settings)?;
+    let is_on_device = mounts::is_on_device(mount.unmount_handle().mount_point());
+    let drives = Arc::new(DriveService::new(&client, &args.path)?);
     let args = Args {
         path: args.path.clone(),
         dir: args.dir.clone(),
@@ -83,12 +98,13 @@ fn open_client(
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     how: FileSystemOptions,
-    running: Option<&Running>,
-    options: &MountOptions,
+    running: Option<&ReplicaRuntime>,
+    options: &MountConfig,
 ) -> Result<Arc<FileSystem>> {
     let Some(running) = running else {
         return Ok(FileSystem::new(store, clock, how)?);
     };
+    // Settings that the mount options do not name are the defaults.
     let defaults = UpstreamOptions::default();
     let of_upstream = UpstreamOptions {
         flush_age: options.flush_age.unwrap_or(defaults.flush_age),
@@ -111,20 +127,22 @@ fn open_client(
 /// Opens the store of a mount, and logs what was redone for that.
 fn open_store(
     args: &Args,
-    options: &MountOptions,
+    options: &MountConfig,
     disk: &Arc<FileDisk>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<Store>> {
+    // The store is made private before anything is read from it.
     if !options.read_only {
         private::enforce_store(&args.path)?;
     }
     let how = OpenOptions {
         read_only: options.read_only,
         salvage: options.salvage,
+        // A read-only mount leaves no mark in the store, so it needs no owner.
         owner: if options.read_only {
-            Owner::default()
+            StoreOwner::default()
         } else {
-            machine::owner()?
+            machine::this_machine()?
         },
         elsewhere: options.elsewhere,
         settings: options.settings,
@@ -132,7 +150,8 @@ fn open_store(
     let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
         .with_context(|| format!("cannot open {}", args.path.display()))?;
     log_recovery(args, &recovery);
-    if Drive::is_one(&store) {
+    // A drive is a log store, too, but it belongs to a volume that is mounted elsewhere.
+    if Drive::is_drive(&store) {
         return Err(anyhow!(
             "{} is a drive: `teal device attach` uses it beside a mount",
             args.path.display()
@@ -145,24 +164,27 @@ fn open_store(
 /// is in its tree.
 fn mount_settings(
     args: &Args,
-    options: &MountOptions,
+    options: &MountConfig,
     is_shared: bool,
     is_replica: bool,
 ) -> MountSettings {
     let syncfs = options.syncfs.is_wanted();
+    // People expect sync(2) to work, so the log says where it does not.
     if options.syncfs == SyncFs::WhereSafe && !syncfs {
         log::info!(
-            "sync(2) and syncfs(2) will not reach this mount, fsync(2) does: this mount namespace may end with the daemon"
+            "sync(2) and syncfs(2) will not reach this mount, fsync(2) does: \
+             this mount namespace may end with the daemon"
         );
     }
     MountSettings {
         source: args.path.clone(),
         syncfs,
         read_only: options.read_only,
-        nosuid: options.nosuid.holds(is_shared),
-        nodev: options.nodev.holds(is_shared),
+        nosuid: options.nosuid.is_in_force(is_shared),
+        nodev: options.nodev.is_in_force(is_shared),
         noexec: options.noexec,
         noatime: options.noatime,
+        // Requests that wait for the server hold a thread each.
         threads: if is_replica {
             options.threads.max(THREADS_THAT_WAIT)
         } else {

@@ -1,4 +1,4 @@
-//! What the process of a mount holds, and how it lets go.
+//! The state that the process of a mount holds, and the ways in which it ends.
 //!
 //! # Guarantees
 //! 1. *Closed once*: the store is closed by one thread, whichever comes first; the others wait for
@@ -8,20 +8,20 @@
 //! # Locks
 //! None of them is held while another one is taken, or across I/O.
 
-use crate::cli::Mount as Args;
-use crate::control::{self, Answer, Ended, Unsent};
-use crate::drives::Drives;
-use crate::recording::Recordings;
-use crate::replica::{self, Running};
-use crate::serving::Serving;
+use crate::cli::MountArgs as Args;
+use crate::control::{self, ControlAnswer, UnmountReport, UnsentChanges};
+use crate::drives::DriveService;
+use crate::recording::{RecordingOrder, RecordingSlot};
+use crate::replica::{self, ReplicaRuntime};
+use crate::serving::RunningServer;
 use anyhow::Result;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use teal_fuse::{Unmount, UnmountError, Unmounter};
-use teal_mount::Mount;
+use teal_fuse::{UnmountError, UnmountHandle, UnmountMode};
+use teal_mount::VolumeMount;
 use teal_posix::{FileSystem, FsError};
 
 /// A mount that lives on for so long after it was taken away has a copy in another mount namespace.
@@ -31,25 +31,25 @@ const COPY_SUSPECTED_AFTER: Duration = Duration::from_secs(3);
 pub(super) struct ServedVolume {
     pub(super) args: Args,
     pub(super) client: Arc<FileSystem>,
-    pub(super) mount: Mount,
-    pub(super) unmounter: Unmounter,
-    /// Whether `sync(2)` reaches the mount.
+    pub(super) mount: VolumeMount,
+    pub(super) unmounter: UnmountHandle,
+    /// True if `sync(2)` reaches the mount.
     pub(super) is_on_device: bool,
-    pub(super) recordings: Recordings,
-    pub(super) drives: Arc<Drives>,
-    ending: Ending,
-    /// What talks to the server; taken at the end.
-    running: Mutex<Option<Running>>,
+    pub(super) recordings: RecordingSlot,
+    pub(super) drives: Arc<DriveService>,
+    shutdown: ShutdownState,
+    /// The connection to the server; taken at the end.
+    running: Mutex<Option<ReplicaRuntime>>,
 }
 
-/// How far the end has come.
+/// The progress of the end of a mount.
 #[derive(Debug, Default)]
-struct Ending {
+struct ShutdownState {
     /// A signal has asked for the end.
     is_interrupted: AtomicBool,
     /// A thread closes the store.
     is_closing: AtomicBool,
-    /// Whether the kernel has ended the mount.
+    /// True once the kernel has ended the mount.
     is_unmounted: Mutex<bool>,
     unmounted: Condvar,
     /// Connections that asked for the end and wait for the answer.
@@ -66,27 +66,28 @@ impl ServedVolume {
     pub(super) fn new(
         args: Args,
         client: Arc<FileSystem>,
-        mount: Mount,
+        mount: VolumeMount,
         is_on_device: bool,
-        drives: Arc<Drives>,
-        running: Option<Running>,
+        drives: Arc<DriveService>,
+        running: Option<ReplicaRuntime>,
     ) -> Self {
-        let unmounter = mount.unmounter();
+        let unmounter = mount.unmount_handle();
         Self {
             args,
             client,
             mount,
             unmounter,
             is_on_device,
-            recordings: Recordings::default(),
+            recordings: RecordingSlot::default(),
             drives,
-            ending: Ending::default(),
+            shutdown: ShutdownState::default(),
             running: Mutex::new(running),
         }
     }
 
     /// Runs `ask` on the server of the volume, if it is in this process.
-    pub(super) fn with_server<T>(&self, ask: impl FnOnce(Option<&Serving>) -> T) -> T {
+    pub(super) fn with_server<T>(&self, ask: impl FnOnce(Option<&RunningServer>) -> T) -> T {
+        // The lock keeps the server from being stopped while it is asked.
         let running = lock(&self.running);
         ask(running
             .as_ref()
@@ -99,32 +100,34 @@ impl ServedVolume {
     }
 
     /// Says why a mount of a volume with a server does not ask it.
-    pub(super) fn why_alone(&self) -> String {
-        replica::why_alone(&self.args.path, self.client.store().is_read_only())
+    pub(super) fn why_server_is_not_asked(&self) -> String {
+        replica::why_server_is_not_asked(&self.args.path, self.client.store().is_read_only())
     }
 
     /// Records all requests into a new file, until `seconds` have passed or the recording is ended.
-    pub(super) fn record(
+    pub(super) fn begin_recording(
         self: &Arc<Self>,
         file: &Path,
         anonymous: bool,
         seconds: Option<u64>,
     ) -> Result<()> {
+        // Holds the volume weakly: a recording must not keep the process from closing its store.
         let mount = Arc::downgrade(self);
         let ended = move || {
             if let Some(volume) = mount.upgrade() {
-                volume.mount.watch(None);
+                volume.mount.set_watcher(None);
             }
         };
-        let around = (&*self.args.dir, &self.client);
-        let watcher = self.recordings.start(
+        let order = RecordingOrder {
             file,
-            (anonymous, seconds),
-            self.mount.is_observed(),
-            around,
-            ended,
-        )?;
-        self.mount.watch(Some(watcher));
+            mount_point: &self.args.dir,
+            is_anonymous: anonymous,
+            limit: seconds.map(Duration::from_secs),
+            is_observed: self.mount.is_observed(),
+        };
+        let watcher = self.recordings.start(&order, &self.client, ended)?;
+        // Requests are watched only once the file of the trace is open.
+        self.mount.set_watcher(Some(watcher));
         Ok(())
     }
 
@@ -137,78 +140,89 @@ impl ServedVolume {
         self: &Arc<Self>,
         stream: UnixStream,
     ) -> Result<(), (UnixStream, UnmountError)> {
-        let mut waiting = lock(&self.ending.waiting);
+        let mut waiting = lock(&self.shutdown.waiting);
         // The list stays locked across the unmount: the end, which empties it, may come before this
         // thread runs again.
-        if let Err(error) = self.unmounter.unmount(Unmount::IfIdle) {
+        if let Err(error) = self.unmounter.unmount(UnmountMode::IfIdle) {
             return Err((stream, error));
         }
         waiting.push(stream);
         drop(waiting);
-        self.leave_copies();
+        self.exit_if_copied();
         Ok(())
     }
 
     /// Takes the mount away because of a signal, whether it is in use or not.
-    pub(super) fn interrupted(self: &Arc<Self>) {
-        if self.ending.is_interrupted.swap(true, Ordering::AcqRel) {
+    pub(super) fn end_for_signal(self: &Arc<Self>) {
+        if self.shutdown.is_interrupted.swap(true, Ordering::AcqRel) {
             // A second signal asks for haste. What was synced is safe, and recovery does the rest.
             log::warn!("ending at once");
             std::process::exit(1);
         }
-        if let Err(error) = self.unmounter.unmount(Unmount::IfIdle) {
+        // An idle mount is taken away at once; a busy one is detached.
+        if let Err(error) = self.unmounter.unmount(UnmountMode::IfIdle) {
             log::warn!("{error}; detaching");
-            if let Err(error) = self.unmounter.unmount(Unmount::Detach) {
+            if let Err(error) = self.unmounter.unmount(UnmountMode::Detach) {
                 log::error!("{error}");
             }
             // Programs that have files open go on without them: the store is closed and the process
             // ends.
-            self.leave();
+            self.exit_process();
         }
-        self.leave_copies();
+        self.exit_if_copied();
     }
 
-    /// Tells those who wait for it that the kernel has ended the mount.
+    /// Wakes the threads that wait until the kernel has ended the mount.
     pub(super) fn mount_has_ended(&self) {
-        *lock(&self.ending.is_unmounted) = true;
-        self.ending.unmounted.notify_all();
+        // Set under the lock, so that a thread that is about to wait cannot miss it.
+        *lock(&self.shutdown.is_unmounted) = true;
+        self.shutdown.unmounted.notify_all();
     }
 
     /// Closes the store and answers the requests for that. Returns to the first caller only.
     pub(super) fn close(&self) -> Result<(), FsError> {
-        while self.ending.is_closing.swap(true, Ordering::AcqRel) {
+        while self.shutdown.is_closing.swap(true, Ordering::AcqRel) {
             // The first caller ends the process.
             std::thread::park();
         }
+        // The recording ends first, so that its last event is a request that has been answered.
         self.recordings.end();
+        debug_assert!(
+            self.shutdown.is_closing.load(Ordering::Acquire),
+            "one thread closes the store"
+        );
         let closed = self.client.shutdown();
+        // The replica is asked what the server lacks while it still runs.
         let is_served = self.with_server(|serving| serving.is_some());
-        let unsent = replica::unsent(&self.client);
+        let unsent = replica::unsent_changes(&self.client);
         self.stop_server();
-        if let Unsent::Some { objects, bytes } = &unsent {
+        if let UnsentChanges::Some { objects, bytes } = &unsent {
             log::warn!(
                 "{objects} objects ({bytes} bytes) are only on this machine: the server lacks them"
             );
         }
         let answer = match &closed {
-            Ok(_) => Answer::Ended {
-                ended: Ended {
+            Ok(_) => ControlAnswer::Ended {
+                ended: UnmountReport {
                     store: self.args.path.clone(),
                     served: is_served,
                     unsent,
                 },
             },
-            Err(e) => Answer::Error {
+            Err(e) => ControlAnswer::Error {
                 error: format!("unmounted, but the store could not be closed: {e}"),
             },
         };
-        for stream in lock(&self.ending.waiting).drain(..) {
-            control::answer(&stream, &answer);
+        // All waiting connections are answered only now, because `teal down` promises that the
+        // store is closed.
+        for stream in lock(&self.shutdown.waiting).drain(..) {
+            control::send_answer(&stream, &answer);
         }
         closed.map(drop)
     }
 
     fn stop_server(&self) {
+        // Taken out of the lock first, because stopping may take seconds.
         let running = lock(&self.running).take();
         if let Some(running) = running {
             running.stop();
@@ -217,7 +231,7 @@ impl ServedVolume {
 
     /// Ends the process without waiting for the programs that still use the mount: what they have
     /// written is on the disk.
-    fn leave(&self) -> ! {
+    fn exit_process(&self) -> ! {
         let closed = self.close();
         if let Err(error) = &closed {
             log::error!("closing the store: {error}");
@@ -229,11 +243,13 @@ impl ServedVolume {
     ///
     /// The kernel ends a mount at once, unless another mount namespace has a copy of it. A copy
     /// does not keep the process alive: for its users it is as if the disk had gone.
-    fn leave_copies(self: &Arc<Self>) {
+    fn exit_if_copied(self: &Arc<Self>) {
+        // The thread keeps the volume alive until it has seen the end of the mount.
         let this = Arc::clone(self);
         let watch = move || {
-            let is_unmounted = lock(&this.ending.is_unmounted);
-            let waited = this.ending.unmounted.wait_timeout_while(
+            // Waiting on the condition costs no delay where the mount ends at once.
+            let is_unmounted = lock(&this.shutdown.is_unmounted);
+            let waited = this.shutdown.unmounted.wait_timeout_while(
                 is_unmounted,
                 COPY_SUSPECTED_AFTER,
                 |is_unmounted| !*is_unmounted,
@@ -243,7 +259,7 @@ impl ServedVolume {
                 log::warn!(
                     "another mount namespace holds a copy of the mount, which is dead from now on"
                 );
-                this.leave();
+                this.exit_process();
             }
         };
         let named = std::thread::Builder::new().name("teal-copies".into());

@@ -1,4 +1,4 @@
-//! What is kept in mind of drives over a remount: `drives.toml` beside the store.
+//! The memory of drives across remounts: `drives.toml` beside the store.
 //!
 //! # Guarantees
 //! 1. The file is replaced as a whole, and only when something has changed.
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use teal_env::{Existing, replace_file};
+use teal_env::{ExistingFile, replace_file};
 use teal_replica::{KnownDrive, KnownDrives};
 
 /// A drive that has been attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Had {
+struct RememberedDrive {
     device: u32,
-    /// Of its last attachment here, in hexadecimal digits.
+    /// The nonce of the last attachment here, in hexadecimal digits.
     nonce: String,
     profile: String,
 }
 
-/// Where drives have been attached, and which.
+/// The drives that have been attached, and their places.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Known {
-    /// Places that somebody has named.
+pub(super) struct DriveMemory {
+    /// The places that a person has named.
     pub(super) places: BTreeSet<PathBuf>,
     #[serde(default)]
-    drives: Vec<Had>,
-    /// Detached by somebody, as they looked then: until their file was away, or somebody else has
-    /// used it.
+    drives: Vec<RememberedDrive>,
+    /// The places of detached drives, with their signatures at that time. A place stays here until
+    /// its file was away, or has been used by another machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) left: BTreeMap<PathBuf, String>,
     /// The drive that was in a place last, by its number.
@@ -39,7 +39,7 @@ pub(super) struct Known {
     pub(super) at: BTreeMap<PathBuf, u32>,
 }
 
-impl Known {
+impl DriveMemory {
     /// Returns what the file says; nothing if there is none yet.
     pub(super) fn load(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
@@ -51,16 +51,19 @@ impl Known {
 
     /// Writes down what differs from `before`.
     pub(super) fn save(&self, file: &Path, before: &Self) -> Result<()> {
+        // An unchanged memory is not written: an idle mount does no I/O.
         if self != before {
-            let text = toml::to_string(self).context("the list of drives")?;
-            replace_file(file, text.as_bytes(), Existing::Replaced)
+            let text =
+                toml::to_string(self).context("the list of drives cannot be written as text")?;
+            replace_file(file, text.as_bytes(), ExistingFile::Replace)
                 .with_context(|| format!("writing {}", file.display()))?;
         }
         Ok(())
     }
 
-    /// The drives that were attached here.
-    pub(super) fn drives(&self) -> KnownDrives {
+    /// Returns the drives that were attached here.
+    pub(super) fn known_drives(&self) -> KnownDrives {
+        // An entry that cannot be read is left out, as if the drive had not been here.
         let known = self.drives.iter().filter_map(|had| {
             let nonce = u64::from_str_radix(&had.nonce, 16).ok()?;
             Some((
@@ -74,36 +77,44 @@ impl Known {
         known.collect()
     }
 
-    /// A drive is attached from this place.
-    pub(super) fn had(
+    /// Records that a drive is attached from this place.
+    pub(super) fn record_attachment(
         &mut self,
         device: u32,
         place: &str,
         KnownDrive { nonce, profile }: KnownDrive,
     ) {
         self.drives.retain(|had| had.device != device);
-        self.drives.push(Had {
+        self.drives.push(RememberedDrive {
             device,
             nonce: format!("{nonce:x}"),
             profile,
         });
         self.drives.sort_by_key(|had| had.device);
-        // What merely appeared somewhere may never be there again.
+        // A place at which a drive merely appeared may never come back, so it is not kept.
         self.at.retain(|place, at| {
             *at != device || self.places.contains(place) || self.left.contains_key(place)
         });
+        debug_assert!(
+            self.drives
+                .iter()
+                .filter(|had| had.device == device)
+                .count()
+                == 1,
+            "one entry each"
+        );
         self.at.insert(place.into(), device);
     }
 
-    /// Nobody looks for a drive there any more.
+    /// Stops looking for a drive at this place.
     pub(super) fn forget_place(&mut self, place: &Path) {
         self.places.remove(place);
         self.left.remove(place);
         self.at.remove(place);
     }
 
-    /// The volume has forgotten a drive; where it was.
-    pub(super) fn forget(&mut self, device: u32) -> Vec<PathBuf> {
+    /// Forgets a drive that the volume has forgotten, and returns its places.
+    pub(super) fn forget_drive(&mut self, device: u32) -> Vec<PathBuf> {
         let places: Vec<PathBuf> = self
             .at
             .iter()
@@ -112,6 +123,10 @@ impl Known {
             .collect();
         places.iter().for_each(|place| self.forget_place(place));
         self.drives.retain(|had| had.device != device);
+        debug_assert!(
+            self.at.values().all(|at| *at != device),
+            "a forgotten drive has no place"
+        );
         places
     }
 }

@@ -1,7 +1,9 @@
-//! Where drives may appear: mounted file systems and removable disks, as the kernel tells.
+//! The places where drives may appear: mounted file systems and removable disks, as the kernel
+//! reports them.
 //!
 //! # Guarantees
-//! 1. Nobody looks while nothing is mounted or taken away: the kernel wakes whoever waits.
+//! 1. Nothing is polled while no file system is mounted or taken away: the kernel wakes the waiting
+//!    thread.
 //! 2. Only file systems that lie on a disk of this machine, or in its memory, are looked at: never
 //!    one over a network, and never a mount of TealFS, which would wait for itself.
 //! 3. Of a file system only what lies at its top is looked at, at most [`LOOKED_MAX`] entries, and
@@ -11,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ use teal_command::mount_table;
 
 /// Entries of one file system that are looked at.
 const LOOKED_MAX: usize = 1024;
-/// What a store begins with.
+/// The first bytes of a store.
 const MAGIC: &[u8] = b"TEALFS";
 /// File systems on disks of this machine, or in its memory.
 const KINDS: &[&str] = &[
@@ -28,10 +30,10 @@ const KINDS: &[&str] = &[
     "vfat", "xfs",
 ];
 
-/// How a place looks to somebody who does not open it; `None`: nothing is there. A file: device,
-/// number, seconds and nanoseconds of its last change. A disk: which it is, how often something was
-/// put into it, how large that is.
-pub(super) fn looks(place: &Path) -> Option<String> {
+/// Returns the signature of a place, found without opening it; `None` if nothing is there. For a
+/// file these are its device, number, and the seconds and nanoseconds of its last change; for a
+/// disk, its number, how often a medium was put into it, and its size.
+pub(super) fn place_signature(place: &Path) -> Option<String> {
     let meta = std::fs::metadata(place).ok()?;
     if !meta.file_type().is_block_device() {
         return Some(format!(
@@ -60,28 +62,28 @@ pub(super) fn looks(place: &Path) -> Option<String> {
     (size > 0).then(|| format!("{} {sequence} {size}", meta.rdev()))
 }
 
-/// What the kernel says of mounts, and a bell for whoever waits for it.
+/// Waits for the kernel's reports of mounts, and can be woken.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct PlaceWatcher {
     mounts: File,
-    bell: OwnedFd,
-    /// Mount points that were there when somebody looked last.
+    wakeup: OwnedFd,
+    /// The mount points that were there at the last look.
     known: BTreeSet<PathBuf>,
 }
 
-/// Rings the bell of [`Places`].
+/// Wakes a [`PlaceWatcher`].
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(super) struct WakeupHandle(OwnedFd);
 
-impl Bell {
-    pub(super) fn ring(&self) {
+impl WakeupHandle {
+    pub(super) fn wake(&self) {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// The mount points of such file systems, in the words of `/proc/self/mountinfo`.
-fn points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
-    let known = mount_table::parse(mountinfo)
+/// Returns the mount points of local file systems in the text of `/proc/self/mountinfo`.
+fn disk_mount_points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
+    let known = mount_table::parse_mountinfo(mountinfo)
         .into_iter()
         .filter(|mount| KINDS.contains(&mount.kind.as_str()));
     known.map(|mount| mount.point).collect()
@@ -89,9 +91,11 @@ fn points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
 
 /// Returns whether both are the same file or disk.
 pub(super) fn is_same(one: &Path, other: &Path) -> bool {
+    // A file that is away cannot be compared, so the paths have to do.
     let (Ok(one), Ok(other)) = (std::fs::metadata(one), std::fs::metadata(other)) else {
         return one == other;
     };
+    // Two nodes may name one disk, so disks are compared by their numbers.
     match one.file_type().is_block_device() && other.file_type().is_block_device() {
         true => one.rdev() == other.rdev(),
         false => (one.dev(), one.ino()) == (other.dev(), other.ino()),
@@ -117,9 +121,10 @@ pub(super) fn is_read_only_disk(path: &Path) -> bool {
 /// Returns whether a store begins in a file or block device, which is only read.
 ///
 /// # Errors
-/// It may not be read.
+/// The file or device cannot be read.
 pub(super) fn begins_a_store(path: &Path) -> std::io::Result<bool> {
     let mut first = [0; MAGIC.len()];
+    // Opening must not wait, as for the other end of a fifo.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
@@ -135,115 +140,118 @@ fn is_store(path: &Path) -> bool {
     begins_a_store(path).unwrap_or(false)
 }
 
-/// Removable disks, and their partitions.
-fn removable() -> Vec<PathBuf> {
+/// Returns the removable disks and their partitions that have a medium.
+fn removable_disks() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let names = |dir: &Path| -> Vec<String> {
-        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect()
-    };
     let blocks = Path::new("/sys/block");
-    // What has drawers and discs is left alone.
-    for name in names(blocks)
-        .into_iter()
-        .filter(|name| name.starts_with("sd") || name.starts_with("mmcblk"))
-    {
-        let dir = blocks.join(&name);
-        if std::fs::read_to_string(dir.join("removable")).is_ok_and(|text| text.trim() == "1") {
-            let parts = names(&dir)
-                .into_iter()
-                .filter(|part| part.starts_with(&name));
-            found.extend(
-                parts
-                    .chain([name.clone()])
-                    .map(|name| Path::new("/dev").join(name)),
-            );
+    for disk in entry_names(blocks) {
+        // Optical drives are left alone: looking at one could close its tray or start it.
+        if !disk.starts_with("sd") && !disk.starts_with("mmcblk") {
+            continue;
+        }
+        let dir = blocks.join(&disk);
+        let is_removable = std::fs::read_to_string(dir.join("removable"));
+        if is_removable.is_ok_and(|text| text.trim() == "1") {
+            let mut names = entry_names(&dir);
+            names.retain(|part| part.starts_with(&disk));
+            names.push(disk);
+            found.extend(names.into_iter().map(|name| Path::new("/dev").join(name)));
         }
     }
+    // A card reader without a card has an entry and perhaps no node.
+    found.retain(|path| {
+        let meta = std::fs::metadata(path);
+        meta.is_ok_and(|meta| meta.file_type().is_block_device())
+    });
     found
 }
 
-impl Places {
-    /// Nothing has been looked at yet.
-    pub(super) fn new() -> std::io::Result<(Self, Bell)> {
+fn entry_names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+impl PlaceWatcher {
+    /// Returns a watcher that has not looked at anything yet, and the handle that wakes it.
+    pub(super) fn new() -> std::io::Result<(Self, WakeupHandle)> {
         let mounts = OpenOptions::new().read(true).open("/proc/self/mountinfo")?;
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let other = Bell(bell.try_clone()?);
+        let wakeup = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let handle = WakeupHandle(wakeup.try_clone()?);
         Ok((
             Self {
                 mounts,
-                bell,
+                wakeup,
                 known: BTreeSet::new(),
             },
-            other,
+            handle,
         ))
     }
 
-    /// Waits until something is mounted or taken away, the bell rings, or the time is over.
-    pub(super) fn wait(&self, at_most: Option<Duration>) {
+    /// Waits until something is mounted or taken away, the watcher is woken, or the time is over.
+    pub(super) fn wait_for_change(&self, at_most: Option<Duration>) {
         let end = at_most.map(|time| Timespec {
             tv_sec: time.as_secs() as i64,
             tv_nsec: time.subsec_nanos().into(),
         });
         let mut of = [
             PollFd::new(&self.mounts, PollFlags::PRI),
-            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::new(&self.wakeup, PollFlags::IN),
         ];
+        // A wait that fails counts as a wake-up: the caller looks again in any case.
         let _ = rustix::event::poll(&mut of, end.as_ref());
+        // Empties the counter, so that the next wait blocks again.
         let mut rung = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut rung);
+        let _ = rustix::io::read(&self.wakeup, &mut rung);
     }
 
-    /// Stores that lie where nothing was mounted before, and on removable disks.
-    pub(super) fn appeared(&mut self) -> Vec<PathBuf> {
-        let mut text = Vec::new();
-        use std::io::Seek as _;
-        if self
-            .mounts
-            .rewind()
-            .and_then(|()| self.mounts.read_to_end(&mut text).map(drop))
-            .is_err()
-        {
+    /// Returns the stores on file systems that have been mounted since the last call, and those on
+    /// removable disks if anything was mounted or taken away.
+    pub(super) fn appeared_stores(&mut self) -> Vec<PathBuf> {
+        let Ok(text) = self.read_mount_table() else {
             return Vec::new();
-        }
-        let now = points(&text);
+        };
+        let now = disk_mount_points(&text);
+        // Only new mount points are searched, so that an unchanged machine costs nothing.
         let new: Vec<PathBuf> = now.difference(&self.known).cloned().collect();
         let is_changed = now != self.known;
         self.known = now;
-        let mut found = Vec::new();
-        for point in new {
-            let entries = std::fs::read_dir(&point)
-                .into_iter()
-                .flatten()
-                .flatten()
-                .take(LOOKED_MAX);
-            let large = |path: &PathBuf| {
-                let meta = std::fs::symlink_metadata(path);
-                meta.is_ok_and(|meta| meta.is_file() && meta.len() >= teal_log::SMALLEST_STORE)
-            };
-            found.extend(
-                entries
-                    .map(|entry| entry.path())
-                    .filter(large)
-                    .filter(|path| is_store(path)),
-            );
-        }
+        let mut found: Vec<PathBuf> = new.iter().flat_map(|point| stores_at_top(point)).collect();
         if is_changed {
-            let is_there = |path: &PathBuf| match std::fs::metadata(path) {
-                Err(e) if e.kind() == ErrorKind::NotFound => false,
-                meta => meta.is_ok_and(|meta| meta.file_type().is_block_device()),
-            };
-            found.extend(
-                removable()
-                    .into_iter()
-                    .filter(is_there)
-                    .filter(|path| is_store(path)),
-            );
+            found.extend(removable_disks().into_iter().filter(|disk| is_store(disk)));
         }
+        debug_assert!(
+            found.iter().all(|place| place.is_absolute()),
+            "the kernel names whole paths"
+        );
         found
     }
+
+    /// Reads the kernel's table of mounts, each time from its beginning.
+    fn read_mount_table(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        self.mounts.rewind()?;
+        self.mounts.read_to_end(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// Returns the stores among the first entries at the top of a file system.
+fn stores_at_top(point: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(point) else {
+        return Vec::new();
+    };
+    let paths = entries.flatten().take(LOOKED_MAX).map(|entry| entry.path());
+    // The size tells without opening a file that it is too small for a store.
+    let is_large = |path: &PathBuf| {
+        let meta = std::fs::symlink_metadata(path);
+        meta.is_ok_and(|meta| meta.is_file() && meta.len() >= teal_log::SMALLEST_STORE)
+    };
+    paths
+        .filter(is_large)
+        .filter(|path| is_store(path))
+        .collect()
 }
 
 #[cfg(test)]
@@ -257,7 +265,7 @@ mod tests {
                     37 27 0:50 / /home/a/Teal rw - fuseblk.teal /a rw\n\
                     38 27 0:51 / /nfs rw - nfs4 nas:/ rw\n\
                     39 27 8:2 / / rw - ext4 /dev/sda2 rw\n";
-        let found: Vec<_> = points(info).into_iter().collect();
+        let found: Vec<_> = disk_mount_points(info).into_iter().collect();
         assert_eq!(
             found,
             [PathBuf::from("/"), PathBuf::from("/media/my stick")]

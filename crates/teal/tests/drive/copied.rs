@@ -16,7 +16,7 @@ fn who_has_a_drive_hears_that_another_machine_has_attached_it_since() {
     device(&nas.0, &["attach", text(&drive)]);
     let there = home.world().path("usb.drive");
     fs::copy(&drive, &there).unwrap();
-    // It cannot be told from one that was pulled out.
+    // The copy cannot be told from a drive that was pulled out.
     device(&home, &["attach", text(&there)]);
     let words = format!("what is in {} is a copy, or was pulled out", text(&drive));
     let said = device(&nas.0, &["ls"]);
@@ -50,7 +50,7 @@ fn who_has_a_drive_hears_that_another_machine_has_attached_it_since() {
         again["place"] == text(&drive) && again["superseded"].is_null(),
         "{again}"
     );
-    // Found out when somebody lets go of it.
+    // The copy is found out when a drive is detached.
     let second = home.world().path("second.drive");
     fs::copy(&drive, &second).unwrap();
     device(&home, &["attach", text(&second)]);

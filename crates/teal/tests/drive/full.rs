@@ -1,6 +1,6 @@
 //! Affinity that outgrows a drive, or the file system that holds the drive.
 
-use crate::support::{Mounted, Nas, PATIENCE, Point, check, end, flush, seeded, wait_until};
+use crate::support::{Mounted, Nas, PATIENCE, TestMount, check, end, flush, seeded, wait_until};
 use crate::{device, shown, text};
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,17 @@ use std::path::Path;
 const FILES: u64 = 14;
 const EACH: usize = 3 << 20;
 
-/// What grows beyond the drive `usb` is said wherever somebody may look, once in the log; and comes
-/// when there is room.
+/// Checks that a file that grows beyond the drive `usb` is named in every place that shows drives,
+/// once in the log, and is copied when there is room.
 fn outgrows(m: &Mounted, drive: &Path) {
     let dir = m.path("st");
     fs::create_dir(&dir).unwrap();
     (0..4).for_each(|n| fs::write(dir.join(format!("{n}")), seeded(n, EACH)).unwrap());
-    let affinity = |args: &[&str]| m.world().teal(&[&["affinity"], args].concat()).good();
+    let affinity = |args: &[&str]| {
+        m.world()
+            .teal(&[&["affinity"], args].concat())
+            .expect_success()
+    };
     affinity(&["add", text(&dir), "usb", "--sticky"]);
     flush(m);
     (4..FILES).for_each(|n| fs::write(dir.join(format!("{n}")), seeded(n, EACH)).unwrap());
@@ -46,7 +50,7 @@ fn outgrows(m: &Mounted, drive: &Path) {
     let line = m
         .world()
         .teal(&["device", "detach", "usb", text(m.point())])
-        .refused();
+        .expect_refusal();
     assert!(
         line.contains("usb is detached, without all") && line.contains("it is full"),
         "{line}"
@@ -54,7 +58,7 @@ fn outgrows(m: &Mounted, drive: &Path) {
     let log = m.log();
     assert_eq!(log.matches("the drive usb is full").count(), 1, "{log}");
     assert!(log.matches("has no room for").count() <= 2, "{log}");
-    // It is known again after it was away, and ends when there is room.
+    // The drive is known again after it was away, and is full no longer when there is room.
     device(m, &["attach", text(drive)]);
     (2..FILES).for_each(|n| fs::remove_file(dir.join(format!("{n}"))).unwrap());
     device(m, &["detach", "usb"]);
@@ -98,7 +102,7 @@ fn affinity_that_outgrows_the_file_system_that_holds_a_drive_is_said() {
         size,
     )
     .unwrap();
-    let point = Point(media.clone());
+    let point = TestMount(media.clone());
     let drive = media.join("usb.drive");
     device(&nas.0, &["add", text(&drive), "--size", "100M"]);
     outgrows(&nas.0, &drive);

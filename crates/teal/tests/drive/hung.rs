@@ -1,14 +1,14 @@
 //! Drives that do not answer, and drives that are let go before they have everything.
 
 use crate::support::{
-    Nas, PATIENCE, Point, end, has_loop_devices, program, seeded, shell, wait_until,
+    Nas, PATIENCE, TestMount, end, find_program, has_loop_devices, seeded, shell, wait_until,
 };
 use crate::{device, shown, text};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A file system whose writes wait until this is dropped.
+/// A file system that holds back writes until this is dropped.
 struct Frozen(PathBuf);
 
 impl Frozen {
@@ -35,11 +35,11 @@ impl Drop for Frozen {
 #[test]
 fn a_drive_whose_writes_hang_is_let_go_and_nobody_waits_for_it() {
     let test = "a_drive_whose_writes_hang_is_let_go_and_nobody_waits_for_it";
-    if program("mkfs.ext4", &[]).is_none()
-        || program("fsfreeze", &[]).is_none()
+    if find_program("mkfs.ext4", &[]).is_none()
+        || find_program("fsfreeze", &[]).is_none()
         || !has_loop_devices(test)
     {
-        return teal_testkit::skip(test, "mkfs.ext4 or fsfreeze is missing");
+        return teal_testkit::skip_test(test, "mkfs.ext4 or fsfreeze is missing");
     }
     let Some(nas) = Nas::of(test, |_| {}) else {
         return;
@@ -51,8 +51,8 @@ fn a_drive_whose_writes_hang_is_let_go_and_nobody_waits_for_it() {
         r#"truncate -s 128M "$1"; mkfs.ext4 -q -F "$1"; mount -o loop "$1" "$2""#,
         &[&image, &point],
     )
-    .good();
-    let stick = Point(point.clone());
+    .expect_success();
+    let stick = TestMount(point.clone());
     let drive = point.join("usb.drive");
     device(
         &nas.0,
@@ -119,7 +119,7 @@ fn what_has_affinity_and_was_not_copied_when_a_drive_was_let_go_comes_when_it_is
             "usb",
             "--sticky",
         ])
-        .good();
+        .expect_success();
     device(&nas.0, &["detach", "usb", "--fast"]);
     device(&nas.0, &["attach", text(&drive)]);
     device(&nas.0, &["detach", "usb"]);
@@ -128,7 +128,7 @@ fn what_has_affinity_and_was_not_copied_when_a_drive_was_let_go_comes_when_it_is
         .0
         .world()
         .teal(&["affinity", "ls", "usb", text(nas.0.point())])
-        .good();
+        .expect_success();
     for n in 0..5 {
         let is_whole =
             |line: &str| line.contains(&format!("/talk/{n}")) && line.contains("293.0 KiB");

@@ -1,4 +1,4 @@
-//! What a drive takes along when somebody lets go of it.
+//! The content that a drive takes along when it is detached.
 
 use crate::support::{end, seeded};
 use crate::{device, shown, text, work_and_home};
@@ -26,7 +26,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
             "usb",
             "--sticky",
         ])
-        .good();
+        .expect_success();
     (0..3).for_each(|n| fs::write(home.path(format!("talk/{n}")), seeded(n, 30_000)).unwrap());
     fs::write(home.path("beside"), "fresh").unwrap();
     assert!(
@@ -37,7 +37,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
     let said = device(&home, &["detach", "usb"]);
     assert!(said.contains("it may be unplugged"), "{said}");
     assert_eq!(home.status()["upstream"]["only_here"], 0);
-    // What is on it, another machine sees.
+    // Another machine sees the content of the drive.
     fs::rename(&there, &drive).unwrap();
     device(&nas.0, &["attach", text(&drive)]);
     let held = shown(&nas.0, "usb");
@@ -47,7 +47,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
             .0
             .world()
             .teal(&["where", text(&nas.0.path(file))])
-            .good();
+            .expect_success();
         assert!(
             said.lines()
                 .any(|line| line.contains("usb") && !line.contains("does not have")),
@@ -62,7 +62,7 @@ fn what_was_written_a_moment_ago_is_on_the_drive_that_is_detached_and_what_could
     let said = home
         .world()
         .teal(&["device", "detach", "usb", text(home.point())])
-        .refused();
+        .expect_refusal();
     for word in ["usb is detached", "neither at the server nor on the drive"] {
         assert!(said.contains(word), "{word:?} is not in: {said}");
     }

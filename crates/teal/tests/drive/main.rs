@@ -19,7 +19,7 @@ use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use support::{
-    Cable, Mounted, Nas, PATIENCE, Point, World, apart_in, check, end, seeded, wait_until,
+    Cable, Mounted, Nas, PATIENCE, TestMount, World, apart_in, check, end, seeded, wait_until,
 };
 
 fn text(path: &Path) -> &str {
@@ -31,7 +31,7 @@ fn text(path: &Path) -> &str {
 fn device(m: &Mounted, args: &[&str]) -> String {
     m.world()
         .teal(&[&["device"], args, &[text(m.point())]].concat())
-        .good()
+        .expect_success()
 }
 
 /// The one line with which it is refused.
@@ -40,7 +40,7 @@ fn refused(m: &Mounted, args: &[&str], words: &[&str]) {
     let line = m
         .world()
         .teal(&[&["device"], args, &[text(m.point())]].concat())
-        .refused();
+        .expect_refusal();
     words
         .iter()
         .for_each(|word| assert!(line.contains(word), "{word:?} is not in: {line}"));
@@ -147,7 +147,7 @@ fn what_was_written_at_work_is_read_at_home_from_the_drive() {
     let said = home
         .world()
         .teal(&["where", text(&home.path("papers/large"))])
-        .good();
+        .expect_success();
     assert!(
         said.contains("home log") && said.contains("usb") && said.contains("server"),
         "{said}"
@@ -183,7 +183,7 @@ fn a_drive_is_found_wherever_it_is_mounted() {
     device(&nas.0, &["detach", "usb"]);
     fs::write(stick.join("other"), vec![0; 20 << 20]).unwrap();
     rustix::mount::mount_bind(&stick, &media).unwrap();
-    let bound = Point(media.clone());
+    let bound = TestMount(media.clone());
     let there = media.join("usb.drive");
     assert!(
         wait_until(PATIENCE, || shown(&nas.0, "usb")["place"] == text(&there)),
@@ -224,7 +224,7 @@ fn a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away() {
             shown(&nas.0, "a")
         );
     }
-    // Another file of the same content: it was away while nobody looked.
+    // Another file of the same content, as if the drive had been away unnoticed.
     nas.0.down();
     let away = nas.0.world().path("away");
     fs::copy(&first, &away).unwrap();
@@ -235,7 +235,7 @@ fn a_drive_that_somebody_detached_stays_so_over_a_remount_until_it_was_away() {
         "{}",
         shown(&nas.0, "a")
     );
-    // Somebody attaches it himself: that lasts, too.
+    // A drive that a person attaches stays attached across a remount.
     device(&nas.0, &["detach", "a"]);
     device(&nas.0, &["attach", text(&first)]);
     nas.0.down();
@@ -276,7 +276,7 @@ fn a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsew
     let place = home
         .world()
         .teal(&["where", text(&home.path("draft"))])
-        .good();
+        .expect_success();
     assert!(
         place.contains("out of reach") && place.contains("read next"),
         "{place}"
@@ -292,7 +292,7 @@ fn a_drive_that_was_here_is_read_while_the_server_is_away_and_one_that_was_elsew
     nas.flush();
     assert!(wait_until(PATIENCE, || fs::read(home.path("draft"))
         .is_ok_and(|draft| draft == seeded(3, 200_000))));
-    // It was at work meanwhile, and has come to where this machine has not been.
+    // The drive was at work meanwhile, and has come to a commit that this machine has not reached.
     device(&home, &["detach", "usb"]);
     device(&nas.0, &["attach", text(&pulled)]);
     home.down();
@@ -418,7 +418,7 @@ fn a_drive_that_is_pulled_out_blocks_nothing_and_loses_nothing() {
     let there = carried(&nas, &home, &drive);
     catches_up(&nas, &home);
     assert_eq!(fs::read(home.path("f0")).unwrap(), seeded(0, 300_000));
-    // What is read from now on is not there any more.
+    // Files that are read from now on are not here any more.
     fs::OpenOptions::new()
         .write(true)
         .open(&there)
@@ -494,7 +494,7 @@ fn what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_ha
     let there = carried(&nas, &home, &drive);
     catches_up(&nas, &home);
     let affinity = |args: &[&str]| home.world().teal(&[&["affinity"], args].concat());
-    let said = affinity(&["add", text(&home.path("talk")), "usb", "--sticky"]).good();
+    let said = affinity(&["add", text(&home.path("talk")), "usb", "--sticky"]).expect_success();
     assert!(said.starts_with("2 files"), "{said}");
     for (args, word) in [
         (["add", text(&home.path("talk")), "other"], "other"),
@@ -503,9 +503,9 @@ fn what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_ha
             "not on a mount",
         ),
     ] {
-        assert!(affinity(&args).refused().contains(word));
+        assert!(affinity(&args).expect_refusal().contains(word));
     }
-    // An atomic save here, a new file, and one changed elsewhere that nobody reads here.
+    // An atomic save here, a new file, and one changed elsewhere that is not read here.
     fs::write(home.path("talk/.notes.new"), seeded(3, 90_000)).unwrap();
     fs::rename(home.path("talk/.notes.new"), home.path("talk/notes")).unwrap();
     fs::create_dir(home.path("talk/more")).unwrap();
@@ -516,7 +516,7 @@ fn what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_ha
     catches_up(&nas, &home);
     device(&home, &["detach", "usb"]);
     device(&home, &["attach", text(&there)]);
-    let listed = affinity(&["ls", "usb", text(home.point())]).good();
+    let listed = affinity(&["ls", "usb", text(home.point())]).expect_success();
     for (path, size) in [
         ("/talk/notes", "87.9 KiB"),
         ("/talk/more/two", "39.1 KiB"),
@@ -537,11 +537,14 @@ fn what_has_affinity_stays_on_the_drive_follows_saves_and_comes_again_when_it_ha
         .unwrap();
     assert!(
         affinity(&["add", text(&large), "usb"])
-            .refused()
+            .expect_refusal()
             .contains("too small")
     );
-    affinity(&["rm", text(&home.path("talk")), "usb"]).good();
-    assert_eq!(affinity(&["ls", "usb", text(home.point())]).good(), "");
+    affinity(&["rm", text(&home.path("talk")), "usb"]).expect_success();
+    assert_eq!(
+        affinity(&["ls", "usb", text(home.point())]).expect_success(),
+        ""
+    );
     device(&home, &["detach", "usb"]);
     check(home.world(), &there);
     end(vec![home, nas.0]);
@@ -611,16 +614,16 @@ fn what_is_no_drive_of_this_volume_is_refused_in_one_line() {
     let beside = world.path("beside.drive");
     fs::copy(&copy, &beside).unwrap();
     refused(&nas.0, &["attach", text(&beside)], &["usb", "copy"]);
-    // Of another server.
+    // This drive belongs to another server.
     if let Some(other) = Nas::of(test, |_| {}) {
         refused(&other.0, &["attach", text(&copy)], &["volume"]);
         end(vec![other.0]);
     }
-    // It is not mounted, and one that was removed is nobody's.
+    // The drive is not mounted, and one that was removed belongs to no volume.
     let point = world.path("point");
     let said = world
         .teal(&["up", text(&point), "--store", text(&copy)])
-        .refused();
+        .expect_refusal();
     assert!(said.contains("teal device attach"), "{said}");
     device(&nas.0, &["rm", "usb"]);
     refused(&nas.0, &["attach", text(&drive)], &["no drive"]);
@@ -655,13 +658,13 @@ fn the_priority_is_a_number_from_joules_to_speed() {
             .world()
             .teal(&[&["config"], args, &[text(nas.0.point())]].concat())
     };
-    assert!(config(&["ls"]).good().contains("priority 0.5"));
-    config(&["set", "priority", "0.9"]).good();
-    assert!(config(&["ls"]).good().contains("priority 0.9"));
+    assert!(config(&["ls"]).expect_success().contains("priority 0.5"));
+    config(&["set", "priority", "0.9"]).expect_success();
+    assert!(config(&["ls"]).expect_success().contains("priority 0.9"));
     for bad in ["2", "NaN", "fast"] {
         assert!(
             config(&["set", "priority", bad])
-                .refused()
+                .expect_refusal()
                 .contains("speed"),
             "{bad}"
         );

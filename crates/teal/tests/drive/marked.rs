@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 use support::Cable;
 
-fn affinity(m: &Mounted, args: &[&str]) -> support::Said {
+fn affinity(m: &Mounted, args: &[&str]) -> support::ProgramOutput {
     m.world().teal(&[&["affinity"], args].concat())
 }
 
 fn listed(m: &Mounted) -> String {
-    affinity(m, &["ls", "usb", text(m.point())]).good()
+    affinity(m, &["ls", "usb", text(m.point())]).expect_success()
 }
 
 /// A machine with a drive, beside its server.
@@ -53,24 +53,24 @@ fn affinity_that_was_taken_away_stays_away() {
     let (doc, dir) = (home.path("doc"), home.path("sd"));
     fs::write(&doc, "one").unwrap();
     support::flush(&home);
-    affinity(&home, &["add", text(&doc), "usb"]).good();
+    affinity(&home, &["add", text(&doc), "usb"]).expect_success();
     settles(&home);
     // Taken away while its successors wait for the drive.
     save(&doc, b"two");
     save(&doc, b"three");
-    affinity(&home, &["rm", text(&doc), "usb"]).good();
+    affinity(&home, &["rm", text(&doc), "usb"]).expect_success();
     assert_eq!(listed(&home), "");
     settles(&home);
     assert_eq!(listed(&home), "");
-    let said = affinity(&home, &["rm", text(&doc), "usb"]).refused();
+    let said = affinity(&home, &["rm", text(&doc), "usb"]).expect_refusal();
     assert!(said.contains("/doc has no affinity to usb"), "{said}");
     // Below a directory that gives it to whatever comes.
     fs::create_dir_all(dir.join("x/y")).unwrap();
     fs::write(dir.join("x/1"), "one").unwrap();
-    affinity(&home, &["add", text(&dir), "usb", "--sticky"]).good();
+    affinity(&home, &["add", text(&dir), "usb", "--sticky"]).expect_success();
     settles(&home);
     for below in ["x", "x/y", "x/1"] {
-        let said = affinity(&home, &["rm", text(&dir.join(below)), "usb"]).refused();
+        let said = affinity(&home, &["rm", text(&dir.join(below)), "usb"]).expect_refusal();
         assert!(
             said.contains(&format!("/sd/{below} is in /sd, which is sticky on usb")),
             "{said}"
@@ -78,7 +78,7 @@ fn affinity_that_was_taken_away_stays_away() {
     }
     // Elsewhere it can be.
     fs::rename(dir.join("x"), home.path("x")).unwrap();
-    affinity(&home, &["rm", text(&home.path("x")), "usb"]).good();
+    affinity(&home, &["rm", text(&home.path("x")), "usb"]).expect_success();
     fs::write(home.path("x/2"), "two").unwrap();
     settles(&home);
     assert_eq!(
@@ -87,7 +87,7 @@ fn affinity_that_was_taken_away_stays_away() {
         "only /sd: {}",
         listed(&home)
     );
-    affinity(&home, &["rm", text(&dir), "usb"]).good();
+    affinity(&home, &["rm", text(&dir), "usb"]).expect_success();
     assert_eq!(listed(&home), "");
     device(&home, &["detach", "usb"]);
     check(home.world(), &there);
@@ -103,7 +103,7 @@ fn what_is_shown_to_have_affinity_is_there_and_says_how_much_of_it_is_on_the_dri
     fs::create_dir(home.path("d")).unwrap();
     let doc = home.path("d/doc");
     fs::write(&doc, seeded(1, 2 << 20)).unwrap();
-    affinity(&home, &["add", text(&home.path("d")), "usb", "--sticky"]).good();
+    affinity(&home, &["add", text(&home.path("d")), "usb", "--sticky"]).expect_success();
     settles(&home);
     assert!(
         listed(&home).contains("   2.0 MiB  /d/doc"),
@@ -139,9 +139,9 @@ fn what_is_shown_to_have_affinity_is_there_and_says_how_much_of_it_is_on_the_dri
         "{}",
         listed(&home)
     );
-    // What is removed is not shown; nor what nobody else has ever heard of.
+    // Removed files are not shown; neither are files that no other machine has heard of.
     fs::write(home.path("d/short"), "lived").unwrap();
-    affinity(&home, &["add", text(&home.path("d")), "usb", "--sticky"]).good();
+    affinity(&home, &["add", text(&home.path("d")), "usb", "--sticky"]).expect_success();
     assert!(listed(&home).contains("/d/short"), "{}", listed(&home));
     fs::remove_file(home.path("d/short")).unwrap();
     fs::remove_file(&doc).unwrap();

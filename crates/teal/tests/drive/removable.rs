@@ -1,8 +1,8 @@
-//! Drives that are block devices which come and go, and places that nobody may write to.
+//! Drives on block devices that come and go, and on places that refuse writes.
 
 use crate::support::{
-    LoopDevice, Mounted, Nas, PATIENCE, Point, World, check, end, flush, has_loop_devices, run,
-    seeded, wait_until,
+    Mounted, Nas, PATIENCE, TestLoopDevice, TestMount, World, check, end, flush, has_loop_devices,
+    run_program, seeded, wait_until,
 };
 use crate::words::kept;
 use crate::{asked, catches_up, device, refused, shown, text, work_and_home};
@@ -15,7 +15,7 @@ const SIZE: u64 = 64 << 20;
 /// A disk that can be taken away while it is in use, and put in again.
 struct Stick {
     image: PathBuf,
-    device: LoopDevice,
+    device: TestLoopDevice,
 }
 
 impl Stick {
@@ -23,7 +23,7 @@ impl Stick {
     fn new(test: &str, world: &World) -> Option<Self> {
         let image = world.path("stick.img");
         has_loop_devices(test).then(|| Self {
-            device: LoopDevice::new(&image, SIZE),
+            device: TestLoopDevice::new(&image, SIZE),
             image,
         })
     }
@@ -39,14 +39,16 @@ impl Stick {
             .unwrap()
             .set_len(bytes)
             .unwrap();
-        run(Command::new("losetup")
-            .arg("--set-capacity")
-            .arg(self.device()))
-        .good();
+        run_program(
+            Command::new("losetup")
+                .arg("--set-capacity")
+                .arg(self.device()),
+        )
+        .expect_success();
     }
 
-    /// It is taken out in the middle of anything: the disk has no medium any more, and all it is
-    /// asked for fails. What was on it.
+    /// Takes the drive out in the middle of anything: the disk has no medium any more, and every
+    /// request to it fails. Returns its content.
     fn pull(&self) -> Vec<u8> {
         let bytes = fs::read(&self.image).unwrap();
         self.is_size(0);
@@ -97,7 +99,9 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     (0..6).for_each(read);
     let is_on_it = || shown(&home, "usb")["objects"] == 6 && shown(&home, "usb")["queued"] == 0;
     assert!(wait_until(PATIENCE, is_on_it), "{}", shown(&home, "usb"));
-    home.world().teal(&["free", text(home.point())]).good();
+    home.world()
+        .teal(&["free", text(home.point())])
+        .expect_success();
     // The kernel has it still.
     for n in 0..6 {
         let file = fs::OpenOptions::new()
@@ -127,8 +131,8 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     stick.plug(&bytes, SIZE);
     is_there(&home, stick.device(), true);
     is_from_it(4);
-    // Detached by somebody, it comes back when another one has been put in, even if nobody saw it
-    // away.
+    // A drive that was detached comes back when another medium has been put in, even if its absence
+    // was not noticed.
     device(&home, &["detach", "usb"]);
     let bytes = stick.pull();
     stick.plug(&bytes, SIZE + (1 << 20));
@@ -139,11 +143,11 @@ fn a_disk_that_is_pulled_out_blocks_nothing_and_is_attached_whenever_it_is_there
     end(vec![home, nas.0]);
 }
 
-/// A place that nobody may write to, with what is in `dir`.
-fn protected_from(dir: &Path, point: PathBuf) -> Point {
+/// Returns a read-only place with the content of `dir`.
+fn protected_from(dir: &Path, point: PathBuf) -> TestMount {
     fs::create_dir(&point).unwrap();
     rustix::mount::mount_bind(dir, &point).unwrap();
-    let point = Point(point);
+    let point = TestMount(point);
     let flags = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
     rustix::mount::mount_remount(&point.0, flags, "").unwrap();
     point
@@ -180,15 +184,15 @@ fn a_drive_that_is_write_protected_is_refused_in_one_line_and_attached_when_it_i
         &["add", text(&protected.0.join("new.drive")), "--size", "64M"],
         &["new.drive", "write-protected"],
     );
-    run(Command::new("blockdev").arg("--setro").arg(stick.device())).good();
+    run_program(Command::new("blockdev").arg("--setro").arg(stick.device())).expect_success();
     refused(
         &nas.0,
         &["attach", text(stick.device())],
         &[text(stick.device()), "write-protected"],
     );
-    run(Command::new("blockdev").arg("--setrw").arg(stick.device())).good();
+    run_program(Command::new("blockdev").arg("--setrw").arg(stick.device())).expect_success();
     drop(protected);
-    // Detached by somebody, it is attached again only when the daemon has seen it away.
+    // A drive that was detached is attached again only when the daemon has seen it away.
     let is_left = || {
         let kept = kept(&nas);
         let left = kept

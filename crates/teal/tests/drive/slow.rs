@@ -15,7 +15,7 @@ impl Slow {
     /// `None`, on record as skipped, where there are no loop devices.
     fn new(test: &str) -> Option<Self> {
         if !Path::new("/dev/loop-control").exists() {
-            teal_testkit::skip(test, "there are no loop devices");
+            teal_testkit::skip_test(test, "there are no loop devices");
             return None;
         }
         let world = World::new(test)?;
@@ -30,7 +30,7 @@ impl Slow {
         ];
         let device = world
             .teal(&[&["lab", "disk"], &disk[..]].concat())
-            .good()
+            .expect_success()
             .trim()
             .into();
         Some(Self { world, device })
@@ -55,7 +55,7 @@ fn who_waits_for_a_slow_drive_to_be_let_go_hears_how_far_that_is() {
         &nas.0,
         &["add", text(&slow.device), "--name", "slow", "--portable"],
     );
-    // It writes 4 MB a second at best.
+    // The disk writes 4 MB a second at best.
     (0..FILES).for_each(|n| fs::write(nas.0.path(format!("f{n}")), seeded(n, 1 << 20)).unwrap());
     nas.flush();
     let said = nas

@@ -1,9 +1,9 @@
-//! What people are told around drives: paths that are not what they seem, what is no drive, and
-//! what became of one.
+//! The words about drives: paths that are not what they seem, files that are no drives, and the
+//! fate of one.
 
 use crate::support::{
-    LoopDevice, Mounted, Nas, PATIENCE, Point, Said, World, check, end, has_loop_devices,
-    is_user_able, run, seeded, shell, wait_until,
+    Mounted, Nas, PATIENCE, ProgramOutput, TestLoopDevice, TestMount, World, check, end,
+    has_loop_devices, is_user_able, run_program, seeded, shell, wait_until,
 };
 use crate::{device, refused, shown, text};
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(crate) fn kept(nas: &Nas) -> String {
     fs::read_to_string(nas.0.store().with_extension("teal.d").join("drives.toml")).unwrap()
 }
 
-/// Returns whether somebody opens a file within some looks of the daemon.
+/// Returns whether another process opens a file within some looks of the daemon.
 fn is_opened(path: &Path) -> bool {
     let events = rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::NONBLOCK).unwrap();
     rustix::fs::inotify::add_watch(&events, path, rustix::fs::inotify::WatchFlags::OPEN).unwrap();
@@ -58,7 +58,7 @@ fn what_was_a_drive_is_looked_at_once_and_forgotten_with_it() {
     let is_seen = || nas.0.log().contains("usb.drive is no drive");
     assert!(wait_until(PATIENCE, is_seen), "{}", nas.0.log());
     assert!(!is_opened(&drive), "it has been looked at: {}", nas.0.log());
-    // It is a drive again.
+    // The file is a drive again.
     let other = nas.0.world().path("other.drive");
     device(&nas.0, &["add", text(&other), "--size", "32M"]);
     device(&nas.0, &["detach", "other"]);
@@ -108,7 +108,7 @@ fn what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it() {
     let (world, dir) = (nas.0.world(), nas.0.path("dir"));
     fs::create_dir_all(dir.join("sub")).unwrap();
     fs::write(nas.0.path("file"), "content").unwrap();
-    let below = Point(nas.0.path("below"));
+    let below = TestMount(nas.0.path("below"));
     fs::create_dir(&below.0).unwrap();
     rustix::mount::mount(
         "none",
@@ -119,7 +119,7 @@ fn what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it() {
     )
     .unwrap();
     fs::write(below.0.join("file"), "another").unwrap();
-    let from = |dir: &Path, args: &[&str]| run(world.command(args).current_dir(dir));
+    let from = |dir: &Path, args: &[&str]| run_program(world.command(args).current_dir(dir));
     for args in [
         ["where", "."],
         ["pin", "."],
@@ -127,7 +127,7 @@ fn what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it() {
         ["where", "file"],
         ["pin", "file"],
     ] {
-        let said = from(&below.0, &args).refused();
+        let said = from(&below.0, &args).expect_refusal();
         assert!(
             said.contains("not on a mount of TealFS"),
             "{args:?}: {said}"
@@ -139,38 +139,38 @@ fn what_lies_on_another_file_system_below_or_above_a_volume_is_not_of_it() {
     ] {
         assert!(
             from(&below.0, args)
-                .refused()
+                .expect_refusal()
                 .contains("not on a mount of TealFS"),
             "{args:?}"
         );
     }
     assert_eq!(nas.0.status()["upstream"]["pinned"], serde_json::json!([]));
-    let above = from(nas.0.point(), &["where", ".."]).refused();
+    let above = from(nas.0.point(), &["where", ".."]).expect_refusal();
     assert!(above.contains("not on a mount of TealFS"), "{above}");
-    // What leads to the same.
+    // Paths that lead to the same file.
     for (dir, path) in [
         (&*dir, ".."),
         (&*dir, "../dir/../."),
         (nas.0.point(), "."),
         (&*dir.join("sub"), "../.."),
     ] {
-        let said = from(dir, &["where", path]).good();
+        let said = from(dir, &["where", path]).expect_success();
         assert!(said.starts_with("/ ("), "{path}: {said}");
     }
     let link = world.path("link");
     std::os::unix::fs::symlink(&dir, &link).unwrap();
     assert!(
         from(world.path("").as_path(), &["where", "link/../file"])
-            .good()
+            .expect_success()
             .starts_with("/file (7 B)")
     );
     assert!(
         from(world.path("").as_path(), &["where", "link"])
-            .good()
+            .expect_success()
             .starts_with("/dir (")
     );
     std::os::unix::fs::symlink("file", nas.0.path("symlink")).unwrap();
-    let said = from(nas.0.point(), &["where", "symlink"]).refused();
+    let said = from(nas.0.point(), &["where", "symlink"]).expect_refusal();
     assert!(said.contains("neither a file nor a directory"), "{said}");
     drop(below);
     end(vec![nas.0]);
@@ -301,8 +301,8 @@ fn what_was_used_otherwise_becomes_a_drive_by_force_only() {
         &["in use"],
     );
     if has_loop_devices(test) {
-        let disk = LoopDevice::new(&world.path("disk.img"), 64 << 20);
-        run(Command::new("mkfs.ext4").arg("-q").arg(disk.path())).good();
+        let disk = TestLoopDevice::new(&world.path("disk.img"), 64 << 20);
+        run_program(Command::new("mkfs.ext4").arg("-q").arg(disk.path())).expect_success();
         refused(
             &nas.0,
             &["add", text(disk.path()), "--name", "disk"],
@@ -394,7 +394,7 @@ fn what_is_no_drive_or_damaged_is_called_so() {
 }
 
 /// Runs a script as a user without rights; `$teal` is the program, `$1` a directory of root's.
-fn nobody(world: &World, script: &str, theirs: &Path) -> Said {
+fn nobody(world: &World, script: &str, theirs: &Path) -> ProgramOutput {
     let script = format!(
         r#"set -e; mkdir -p mine/home mine/run mine/state; cp "$1" mine/teal; chown -R 65534 mine
         export HOME=$PWD/mine/home XDG_DATA_HOME=$PWD/mine/home XDG_RUNTIME_DIR=$PWD/mine/run XDG_STATE_HOME=$PWD/mine/state
@@ -412,7 +412,7 @@ fn nobody(world: &World, script: &str, theirs: &Path) -> Said {
 fn who_may_not_write_is_not_told_of_a_write_protection() {
     let test = "who_may_not_write_is_not_told_of_a_write_protection";
     if !is_user_able() {
-        return teal_testkit::skip(test, "needs root and setpriv");
+        return teal_testkit::skip_test(test, "needs root and setpriv");
     }
     let Some(world) = World::new(test) else {
         return;
@@ -456,7 +456,7 @@ fn who_may_not_write_is_not_told_of_a_write_protection() {
 fn a_mount_of_another_user_is_called_so() {
     let test = "a_mount_of_another_user_is_called_so";
     if !is_user_able() {
-        return teal_testkit::skip(test, "needs root and setpriv");
+        return teal_testkit::skip_test(test, "needs root and setpriv");
     }
     let mut m = Mounted::of(World::open_to_all(), "64M");
     fs::set_permissions(m.point(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -467,7 +467,7 @@ fn a_mount_of_another_user_is_called_so() {
         (r#"exec $teal device ls "$1""#, "Teal"),
         (r#"exec $teal config ls "$1""#, "Teal"),
     ] {
-        let said = nobody(m.world(), script, m.point()).refused();
+        let said = nobody(m.world(), script, m.point()).expect_refusal();
         assert!(
             said.contains(name) && said.contains("another user (number 0)"),
             "{script}: {said}"
@@ -478,7 +478,7 @@ fn a_mount_of_another_user_is_called_so() {
         r#"exec $teal where "$1""#,
         m.world().path("mine").as_path(),
     )
-    .refused();
+    .expect_refusal();
     assert!(said.contains("not on a mount of TealFS"), "{said}");
     m.down();
 }
@@ -493,7 +493,7 @@ fn names_that_are_no_names_and_errors_are_said_in_one_line_and_once() {
     let once = |args: &[&str], word: &str| {
         let line = world
             .teal(&[&["device"], args, &[text(nas.0.point())]].concat())
-            .refused();
+            .expect_refusal();
         assert_eq!(line.matches(word).count(), 1, "{line}");
     };
     once(&["attach", text(&world.path("nowhere"))], "No such file");
@@ -535,11 +535,13 @@ fn names_that_are_no_names_and_errors_are_said_in_one_line_and_once() {
     // Lines and bytes that are no text.
     once(&["attach", text(&world.path("a\nb"))], "a\\nb");
     let bad = world.path(std::ffi::OsStr::from_bytes(b"bad\xff.drive"));
-    let said = run(world
-        .command(&["device", "add", "--size", "20M"])
-        .arg(&bad)
-        .arg(nas.0.point()))
-    .refused();
+    let said = run_program(
+        world
+            .command(&["device", "add", "--size", "20M"])
+            .arg(&bad)
+            .arg(nas.0.point()),
+    )
+    .expect_refusal();
     assert!(
         said.contains(r"bad\xff.drive") && said.contains("UTF-8"),
         "{said}"
@@ -550,14 +552,16 @@ fn names_that_are_no_names_and_errors_are_said_in_one_line_and_once() {
     assert!(
         world
             .teal(&["where", text(&odd)])
-            .good()
+            .expect_success()
             .starts_with("/li\\nne (7 B)\n")
     );
-    let said = world.teal(&["affinity", "add", text(&odd), "usb"]).good();
+    let said = world
+        .teal(&["affinity", "add", text(&odd), "usb"])
+        .expect_success();
     assert!(said.starts_with("1 file (7 B) is always on usb"), "{said}");
     let said = world
         .teal(&["affinity", "ls", "usb", text(nas.0.point())])
-        .good();
+        .expect_success();
     assert!(
         said.contains("/li\\nne") && said.lines().count() == 1,
         "{said}"
@@ -569,13 +573,15 @@ fn names_that_are_no_names_and_errors_are_said_in_one_line_and_once() {
         .unwrap();
     let said = world
         .teal(&["affinity", "add", text(&large), "usb"])
-        .refused();
+        .expect_refusal();
     assert!(said.contains("usb is too small: 60.0 MiB"), "{said}");
-    // What is to be typed can be typed.
+    // The commands in messages can be typed.
     let spaced = world.path("sp ace.drive");
     let said = device(&nas.0, &["add", text(&spaced), "--size", "20M"]);
     assert!(said.contains("teal device detach 'sp ace'"), "{said}");
-    let status = world.teal(&["status", text(nas.0.point())]).good();
+    let status = world
+        .teal(&["status", text(nas.0.point())])
+        .expect_success();
     assert!(
         status.contains(&format!("drive    usb, in {}", text(&drive))) && status.contains("sp ace"),
         "{status}"
@@ -624,15 +630,19 @@ fn drives_are_where_they_are_and_cost_what_is_known() {
         line.unwrap_or_else(|| panic!("{name} in {said}"))
             .to_owned()
     };
-    // Nobody has read from a drive, and no profile tells of it.
+    // Nothing has been read from this drive, and it has no profile.
     let at_nas = nas.0.path("f");
-    let said = nas.0.world().teal(&["where", text(&at_nas)]).good();
+    let said = nas
+        .0
+        .world()
+        .teal(&["where", text(&at_nas)])
+        .expect_success();
     assert!(line(&said, "usb").contains("not measured yet"), "{said}");
     let found = |m: &Mounted| -> Value {
         let said = m
             .world()
             .teal(&["where", "--json", text(&m.path("f"))])
-            .good();
+            .expect_success();
         serde_json::from_str(&said).unwrap()
     };
     let source = |found: &Value, name: &str| {
@@ -669,7 +679,10 @@ fn drives_are_where_they_are_and_cost_what_is_known() {
     );
     device(&home, &["detach", "here"]);
     device(&home, &["attach", text(&here)]);
-    let said = home.world().teal(&["where", text(&home.path("f"))]).good();
+    let said = home
+        .world()
+        .teal(&["where", text(&home.path("f"))])
+        .expect_success();
     for (name, how) in [("server", "ms (measured)"), ("here", "ms (modelled)")] {
         assert!(
             line(&said, name).contains(how) && line(&said, name).contains("mJ (modelled)"),
@@ -702,8 +715,8 @@ fn a_setting_that_is_not_known_is_told_all_that_are() {
             .world()
             .teal(&[&["config"], args, &[text(nas.0.point())]].concat())
     };
-    let said = config(&["set", "prioriti", "1"]).refused();
-    for line in config(&["ls"]).good().lines() {
+    let said = config(&["set", "prioriti", "1"]).expect_refusal();
+    for line in config(&["ls"]).expect_success().lines() {
         assert!(
             said.contains(line.split(' ').next().unwrap()),
             "{line} in {said}"
@@ -723,13 +736,13 @@ fn what_is_given_back_is_counted_as_it_is() {
     nas.flush();
     crate::catches_up(&nas, &home);
     let nine = home.path("nine");
-    let teal = |what: &str| home.world().teal(&[what, text(&nine)]).good();
+    let teal = |what: &str| home.world().teal(&[what, text(&nine)]).expect_success();
     assert_eq!(fs::read(&nine).unwrap(), b"nine byte");
     assert!(
-        teal("free").starts_with("1 file given back; it comes"),
+        teal("free").starts_with("1 file is given back; it comes"),
         "all of it was in its inode"
     );
-    assert!(teal("free").starts_with("nothing to give back"));
+    assert!(teal("free").starts_with("there is nothing to give back"));
     assert!(teal("pin").starts_with("1 file (9 B) is always here"));
     end(vec![home, nas.0]);
 }
@@ -744,18 +757,19 @@ fn a_mount_whose_daemon_is_gone_or_out_of_reach_is_called_so() {
     };
     let elsewhere = m.world().path("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    let said = run(m
-        .world()
-        .command(&["device", "ls", text(m.point())])
-        .env("XDG_RUNTIME_DIR", &elsewhere))
-    .refused();
+    let said = run_program(
+        m.world()
+            .command(&["device", "ls", text(m.point())])
+            .env("XDG_RUNTIME_DIR", &elsewhere),
+    )
+    .expect_refusal();
     assert!(said.contains("XDG_RUNTIME_DIR"), "{said}");
     m.kill();
     for args in [["device", "ls"], ["config", "ls"]] {
         let said = m
             .world()
             .teal(&[&args[..], &[text(m.point())]].concat())
-            .refused();
+            .expect_refusal();
         assert!(
             said.contains("is gone") && said.contains(&format!("teal down {}", text(m.point()))),
             "{said}"

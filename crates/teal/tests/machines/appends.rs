@@ -4,7 +4,7 @@
 mod many;
 
 use crate::support::{
-    Mounted, Nas, converge, end, flush, is_long, join, let_pass, program, wait_until,
+    Mounted, Nas, converge, end, find_program, flush, is_long, join, let_pass, wait_until,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ReadWriteFlags;
@@ -40,7 +40,7 @@ impl Pair {
 
     /// Changes something on the serving machine, and returns when the change has come to the other.
     fn elsewhere(&self, change: impl FnOnce(&Path)) {
-        // What this one has made is known there.
+        // The files of this machine are known on the other.
         flush(&self.laptop);
         flush(&self.nas.0);
         change(&self.nas.0.path("log"));
@@ -191,7 +191,7 @@ fn a_single_write_says_itself_whether_it_appends() {
     pair.settle();
     pair.appended_elsewhere("nas 1\n");
     let before = pair.log();
-    // Not an append, and made by somebody who has seen what it replaces.
+    // Not an append: the program has seen the content that it replaces.
     assert_eq!(write(&appending, 5, "NAS", NOAPPEND), 3);
     assert_eq!(pair.log(), before.replace("nas 0", "NAS 0"));
     let whole = pair.log();
@@ -346,8 +346,8 @@ struct Python {
 
 impl Python {
     fn begin(test: &str, script: &str, path: &Path) -> Option<Self> {
-        let Some(python) = program("python3", &[]) else {
-            teal_testkit::skip(test, "needs python3");
+        let Some(python) = find_program("python3", &[]) else {
+            teal_testkit::skip_test(test, "needs python3");
             return None;
         };
         let mut command = Command::new(python);

@@ -1,7 +1,9 @@
-//! What comes from the server when it is needed, and what comes with it: real mounts, a real
-//! server, loopback.
+//! The files that come from the server when they are needed, and those that come along: real
+//! mounts, a real server, loopback.
 
-use crate::support::{Mounted, Nas, World, converge, end, flush, join, run, seeded, wait_until};
+use crate::support::{
+    Mounted, Nas, World, converge, end, flush, join, run_program, seeded, wait_until,
+};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -59,10 +61,12 @@ fn who_enters_a_directory_that_has_just_come_knows_where_he_is() {
     // The names of a directory all come at once, and what the kernel is told of them comes a little
     // later.
     let often = "for dir in d7 below; do cd $dir; for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do /bin/pwd -P; done; done";
-    let said = run(Command::new("sh")
-        .args(["-ec", often])
-        .current_dir(laptop.point()))
-    .good();
+    let said = run_program(
+        Command::new("sh")
+            .args(["-ec", often])
+            .current_dir(laptop.point()),
+    )
+    .expect_success();
     assert!(
         said.lines().last().unwrap().ends_with("/d7/below"),
         "{said}"
@@ -97,14 +101,14 @@ fn who_reads_on_finds_the_next_files_there_and_who_does_not_has_no_more_come() {
     {
         assert_eq!(fs::read(file.unwrap().path()).unwrap().len() as u64, SIZE);
         let first = *first.get_or_insert_with(&waits);
-        // Of two parts on their way the later one may be there first.
+        // The later one of two parts on their way may arrive first.
         assert!(
             waits() <= first + 1,
             "after {read} bytes: {}",
             laptop.status()["upstream"]
         );
-        // As who builds goes on when he has thought: half of the least window, or all there is, is
-        // there by then.
+        // The build goes on after a pause, as a person's does: half of the least window, or all
+        // there is, has arrived by then.
         let due = (read + (128 << 10) - SIZE).min(FILES * SIZE);
         assert!(
             wait_until(Duration::from_secs(60), || fetched() >= due),
@@ -131,7 +135,7 @@ fn content_stays_when_one_more_name_of_its_file_is_listed() {
         for dir in ["far", "farther"] {
             let dir = root.join(dir);
             fs::create_dir(&dir).unwrap();
-            // So many that they do not come ahead.
+            // So many files do not come ahead.
             (0..9_000).for_each(|n| fs::write(dir.join(n.to_string()), b"").unwrap());
             fs::hard_link(root.join("near/file"), dir.join("link")).unwrap();
         }
@@ -148,7 +152,7 @@ fn content_stays_when_one_more_name_of_its_file_is_listed() {
     assert_eq!(fs::read_dir(laptop.path("far")).unwrap().count(), 9_001);
     assert!(fs::read(laptop.path("far/link")).unwrap() == seeded(1, SIZE));
     assert_eq!(fetched(), SIZE as u64, "once");
-    // What has changed meanwhile comes, whichever name is read.
+    // A file that has changed meanwhile comes anew, under every name.
     fs::write(nas.0.path("near/file"), seeded(2, SIZE)).unwrap();
     nas.flush();
     assert_eq!(fs::read_dir(laptop.path("farther")).unwrap().count(), 9_001);
@@ -266,7 +270,7 @@ fn a_machine_reads_a_volume_that_is_larger_than_its_store() {
             ]
             .concat(),
         )
-        .good();
+        .expect_success();
     let laptop = Mounted::found(world, store);
     nas.flush();
     for n in 0..FILES {
@@ -279,7 +283,7 @@ fn a_machine_reads_a_volume_that_is_larger_than_its_store() {
         fs::read(laptop.path("large")).unwrap() == seeded(99, 90 << 20),
         "one that is larger than the store"
     );
-    // What is new here stays, and makes what is not make way.
+    // A new file stays here, and makes others make way.
     fs::write(laptop.path("mine"), seeded(7, 30 << 20)).unwrap();
     for n in (0..FILES).rev() {
         assert!(

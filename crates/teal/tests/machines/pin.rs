@@ -24,7 +24,9 @@ fn two(test: &str) -> Option<(Nas, Mounted)> {
 
 #[track_caller]
 fn said(m: &Mounted, command: &str, name: &str) -> String {
-    m.world().teal(&[command, text(&m.path(name))]).good()
+    m.world()
+        .teal(&[command, text(&m.path(name))])
+        .expect_success()
 }
 
 /// Bytes of a file, or of all below a directory, that are on this machine.
@@ -33,7 +35,7 @@ fn here(m: &Mounted, name: &str) -> u64 {
     let found = m
         .world()
         .teal(&["where", text(&m.path(name)), "--json"])
-        .good();
+        .expect_success();
     serde_json::from_str::<Value>(&found).unwrap()["sources"][0]["bytes"]
         .as_u64()
         .unwrap()
@@ -61,7 +63,7 @@ fn what_is_pinned_is_here_and_stays_here_and_follows_changes_and_remounts() {
         "{pinned}"
     );
     comes(&home, "papers", 1_000_000);
-    // It changes elsewhere, and something comes into it, at any depth; nobody here reads it.
+    // The directory changes elsewhere, at any depth, and its files are not read here.
     fs::write(nas.0.path("papers/one"), seeded(4, 600_000)).unwrap();
     fs::write(nas.0.path("papers/old/three"), seeded(5, 50_000)).unwrap();
     nas.flush();
@@ -76,7 +78,7 @@ fn what_is_pinned_is_here_and_stays_here_and_follows_changes_and_remounts() {
     let status = home
         .world()
         .teal(&["status", home.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(
         status.contains("pinned   /kept; all of it is here"),
         "{status}"
@@ -121,7 +123,7 @@ fn what_is_given_back_comes_again_and_what_is_only_here_stays() {
     let below = home
         .world()
         .teal(&["free", text(&home.path("papers/old"))])
-        .refused();
+        .expect_refusal();
     assert!(below.contains("/papers is pinned"), "{below}");
     home.down();
     home.mount("flush=3600");
@@ -131,7 +133,7 @@ fn what_is_given_back_comes_again_and_what_is_only_here_stays() {
     let away = home
         .world()
         .teal(&["free", text(&home.path("papers"))])
-        .refused();
+        .expect_refusal();
     assert!(away.contains("nothing was given back"), "{away}");
     assert_eq!(here(&home, "papers"), 1_080_000);
     nas.serve();
@@ -143,7 +145,7 @@ fn what_is_given_back_comes_again_and_what_is_only_here_stays() {
     flush(&home);
     fs::write(home.path("papers/new"), seeded(10, 90_000)).unwrap();
     let freed = said(&home, "free", "papers");
-    assert!(freed.contains("of 2 files given back"), "{freed}");
+    assert!(freed.contains("of 2 files are given back"), "{freed}");
     assert!(freed.contains("1 file (87.9 KiB) stays"), "{freed}");
     assert_eq!(here(&home, "papers"), 90_000);
     assert!(
@@ -173,8 +175,9 @@ fn what_does_not_fit_or_cannot_be_pinned_is_said_in_one_line() {
         .unwrap();
     nas.flush();
     assert!(wait_until(PATIENCE, || home.path("large").exists()));
-    let refused =
-        |m: &Mounted, command: &str, path: &Path| m.world().teal(&[command, text(path)]).refused();
+    let refused = |m: &Mounted, command: &str, path: &Path| {
+        m.world().teal(&[command, text(path)]).expect_refusal()
+    };
     let large = refused(&home, "pin", &home.path("large"));
     assert!(
         large.contains("1099511627776 bytes do not fit") && large.contains("teal free"),
@@ -210,7 +213,7 @@ fn as_many_paths_as_a_byte_counts_are_pinned_and_a_directory_takes_the_place_of_
         let refused = home
             .world()
             .teal(&["pin", text(&home.path(path))])
-            .refused();
+            .expect_refusal();
         assert!(
             refused.contains("255 paths are pinned; pin a directory above some of them"),
             "{refused}"
@@ -242,7 +245,7 @@ fn what_is_below_a_pinned_directory_is_given_back_only_with_it_whatever_was_pinn
             let refused = home
                 .world()
                 .teal(&["free", text(&home.path(path))])
-                .refused();
+                .expect_refusal();
             assert!(
                 refused.ends_with("it is kept here because /papers is pinned: free that"),
                 "{refused}"

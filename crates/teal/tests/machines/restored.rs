@@ -1,24 +1,24 @@
 //! A server that was put back from an older copy, on real machines: what it lost comes back to it,
 //! and nothing else is lost.
 
-use crate::support::{Mounted, Nas, compare_trees, converge, end, fill, join, run, seeded};
+use crate::support::{Mounted, Nas, compare_trees, converge, end, fill, join, run_program, seeded};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn copy(from: &Path, to: &Path) {
-    run(Command::new("cp").arg("-a").arg(from).arg(to)).good();
+    run_program(Command::new("cp").arg("-a").arg(from).arg(to)).expect_success();
 }
 
 /// A served volume, a machine that joined it, and the server's data as it is to be put back later.
-struct Ground {
+struct RestoredServer {
     nas: Nas,
     laptop: Mounted,
     data: PathBuf,
     backup: PathBuf,
 }
 
-impl Ground {
+impl RestoredServer {
     fn new(test: &str) -> Option<Self> {
         let mut nas = Nas::of(test, |root| fill(root, 7, 60))?;
         let laptop = join(test, &nas.serve_for_good());
@@ -36,7 +36,7 @@ impl Ground {
         })
     }
 
-    /// Puts the server back to what it was. Whoever is not away meets it at once.
+    /// Puts the server back to its earlier state. Machines that are not away notice at once.
     fn restore(&mut self) {
         self.nas.0.down();
         fs::remove_dir_all(&self.data).unwrap();
@@ -46,12 +46,12 @@ impl Ground {
 
     #[track_caller]
     fn assert_no_conflicts(&self) {
-        let said = run(&mut self.laptop.world().command(&[
+        let said = run_program(&mut self.laptop.world().command(&[
             "conflicts",
             "ls",
             self.laptop.point().to_str().unwrap(),
         ]))
-        .good();
+        .expect_success();
         assert!(said.contains("no conflicts"), "{said}");
     }
 }
@@ -70,16 +70,18 @@ fn change(m: &Mounted, name: &str) {
         std::os::unix::fs::PermissionsExt::from_mode(0o750),
     )
     .unwrap();
-    run(Command::new("setfattr")
-        .args(["-n", "user.colour", "-v", "teal"])
-        .arg(m.path("d0/f0")))
-    .good();
+    run_program(
+        Command::new("setfattr")
+            .args(["-n", "user.colour", "-v", "teal"])
+            .arg(m.path("d0/f0")),
+    )
+    .expect_success();
 }
 
 #[test]
 fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     let test = "what_a_restored_server_lost_comes_back_from_those_who_have_it";
-    let Some(mut ground) = Ground::new(test) else {
+    let Some(mut ground) = RestoredServer::new(test) else {
         return;
     };
     change(&ground.laptop, "of the laptop");
@@ -92,31 +94,37 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
     fs::write(ground.laptop.path("of the laptop/later"), "later").unwrap();
     fs::write(before.join("of the laptop/later"), "later").unwrap();
     converge(&ground.nas.0, &ground.laptop);
-    // A removal that the server lost is undone: nobody can tell it from a file that is only there.
+    // A removal that the server lost is undone: it looks like a file that only that machine has.
     let again = fs::read(ground.laptop.path("d0/f7")).unwrap();
     fs::write(before.join("d0/f7"), &again).unwrap();
     for name in ["of the laptop/later", "d0/f7"] {
-        run(Command::new("touch")
-            .arg("-r")
-            .arg(ground.laptop.path(name))
-            .arg(before.join(name)))
-        .good();
-        run(Command::new("chmod")
-            .arg("--reference")
-            .arg(ground.laptop.path(name))
-            .arg(before.join(name)))
-        .good();
+        run_program(
+            Command::new("touch")
+                .arg("-r")
+                .arg(ground.laptop.path(name))
+                .arg(before.join(name)),
+        )
+        .expect_success();
+        run_program(
+            Command::new("chmod")
+                .arg("--reference")
+                .arg(ground.laptop.path(name))
+                .arg(before.join(name)),
+        )
+        .expect_success();
     }
     // A directory's time is that of the newest change of an entry, and those have been made again.
     let times = "find . -type d -exec touch -r {} \"$0\"/{} \\;";
-    run(Command::new("sh")
-        .args(["-c", times])
-        .arg(&before)
-        .current_dir(ground.laptop.point()))
-    .good();
+    run_program(
+        Command::new("sh")
+            .args(["-c", times])
+            .arg(&before)
+            .current_dir(ground.laptop.point()),
+    )
+    .expect_success();
     compare_trees(&before, ground.laptop.point());
     ground.assert_no_conflicts();
-    // Whoever joins now gets all of it from the server.
+    // A machine that joins now gets all of it from the server.
     let desk = join(&format!("{test} at the desk"), &ground.nas.serve());
     compare_trees(&before, desk.point());
     end(vec![desk, ground.laptop, ground.nas.0]);
@@ -125,7 +133,7 @@ fn what_a_restored_server_lost_comes_back_from_those_who_have_it() {
 #[test]
 fn who_went_on_with_a_restored_server_is_not_set_back_by_who_comes_later() {
     let test = "who_went_on_with_a_restored_server_is_not_set_back_by_who_comes_later";
-    let Some(mut ground) = Ground::new(test) else {
+    let Some(mut ground) = RestoredServer::new(test) else {
         return;
     };
     change(&ground.laptop, "of the laptop");

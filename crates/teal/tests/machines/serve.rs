@@ -2,7 +2,8 @@
 //! real network on loopback.
 
 use crate::support::{
-    Mounted, Nas, PATIENCE, World, converge, end, fill, join, run, seeded, try_join, wait_until,
+    Mounted, Nas, PATIENCE, World, converge, end, fill, join, run_program, seeded, try_join,
+    wait_until,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -23,8 +24,8 @@ fn a_volume_that_lived_alone_is_there_on_another_machine_and_changes_go_both_way
     };
     let laptop = join(test, &nas.serve());
     converge(&nas.0, &laptop);
-    // What the kernel of one machine remembers is forgotten when another changes it: names that
-    // were not there, sizes, content.
+    // Changes on one machine make the other's kernel forget what it has cached: missing names,
+    // sizes, content.
     assert!(fs::metadata(laptop.path("new")).is_err());
     fs::write(nas.0.path("new"), "from the nas").unwrap();
     fs::write(nas.0.path("d0/f0"), "longer than before, or shorter").unwrap();
@@ -135,8 +136,8 @@ fn no_time_changes_when_changes_are_sent() {
                 .filter(|path| path.exists());
             all.map(|path| times(&path)).collect::<Vec<_>>()
         };
-        // Of a directory that the server knows already, too: as when unpacking takes longer than
-        // until the next flush.
+        // This directory is known to the server already, as when unpacking takes longer than the
+        // time to the next flush.
         fs::create_dir(made("long untarred")).unwrap();
         converge(&nas.0, &laptop);
         fs::write(made("long untarred").join("file"), "content").unwrap();
@@ -199,12 +200,18 @@ fn both_sides_of_a_conflict_are_kept_shown_and_settled() {
     );
     assert_eq!(read(&laptop.path(&copies[0])).unwrap(), b"of the laptop");
     for m in [&nas.0, &laptop] {
-        let said = m.world().teal(&["conflicts", "ls", &dir(m)]).good();
+        let said = m
+            .world()
+            .teal(&["conflicts", "ls", &dir(m)])
+            .expect_success();
         assert!(
             said.contains("two contents") && said.contains(&copies[0]),
             "{said}"
         );
-        let shown = m.world().teal(&["conflicts", "show", "1", &dir(m)]).good();
+        let shown = m
+            .world()
+            .teal(&["conflicts", "show", "1", &dir(m)])
+            .expect_success();
         assert!(
             shown.contains("laptop") && shown.contains("report.txt"),
             "{shown}"
@@ -220,14 +227,14 @@ fn both_sides_of_a_conflict_are_kept_shown_and_settled() {
             "later",
             &dir(&laptop),
         ])
-        .good();
+        .expect_success();
     converge(&nas.0, &laptop);
     assert_eq!(read(&nas.0.path("report.txt")).unwrap(), b"of the laptop");
     assert!(
         nas.0
             .world()
             .teal(&["conflicts", "ls", &dir(&nas.0)])
-            .good()
+            .expect_success()
             .contains("no conflicts")
     );
     end(vec![laptop, nas.0]);
@@ -266,7 +273,7 @@ fn without_the_server_what_is_here_works_and_what_is_not_fails_at_once() {
     let shown = laptop
         .world()
         .teal(&["status", laptop.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(
         shown.contains("out of reach") && shown.contains("safe?    NO"),
         "{shown}"
@@ -280,7 +287,7 @@ fn without_the_server_what_is_here_works_and_what_is_not_fails_at_once() {
     nas.0
         .world()
         .teal(&["serve", &point, "--store", &store, "--listen", &listen])
-        .good();
+        .expect_success();
     nas.0.adopt();
     assert!(
         wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0),
@@ -430,7 +437,7 @@ fn what_was_synced_on_a_machine_that_is_killed_reaches_the_server_when_it_is_bac
             laptop.path(format!("round{round}/taken")),
         )
         .unwrap();
-        run(Command::new("sync").arg("-f").arg(laptop.point())).good();
+        run_program(Command::new("sync").arg("-f").arg(laptop.point())).expect_success();
         laptop.kill();
         laptop.up();
         assert_eq!(
@@ -493,7 +500,7 @@ fn a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words() {
             &replica,
             "--yes",
         ])
-        .good();
+        .expect_success();
     fs::write(laptop.path("b"), "too late").unwrap();
     assert!(
         wait_until(PATIENCE, || laptop.status()["upstream"]["denied"] == true),
@@ -529,7 +536,7 @@ fn a_bad_token_a_used_one_and_a_machine_shut_out_are_told_in_words() {
         .0
         .world()
         .teal(&["status", nas.0.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(
         said.contains("shut out") && said.contains("  served   "),
         "{said}"

@@ -1,8 +1,8 @@
-//! What cannot be sent or installed: it is named, and nothing else waits for it.
+//! Files that cannot be sent or installed: they are named, and hold up nothing else.
 
 use crate::support::{
-    Mounted, Nas, PATIENCE, Said, World, apart, compare_replicas, converge, end, flush, join, run,
-    seeded, wait_until,
+    Mounted, Nas, PATIENCE, ProgramOutput, World, apart, compare_replicas, converge, end, flush,
+    join, run_program, seeded, wait_until,
 };
 use rustix::fs::XattrFlags;
 use std::fs;
@@ -13,20 +13,20 @@ use std::process::Command;
 /// The machines of a cable.
 const LAPTOP: usize = 1;
 
-fn try_flush(m: &Mounted) -> Said {
+fn try_flush(m: &Mounted) -> ProgramOutput {
     m.world().teal(&["flush", m.point().to_str().unwrap()])
 }
 
 fn conflicts(m: &Mounted) -> String {
     m.world()
         .teal(&["conflicts", "ls", m.point().to_str().unwrap()])
-        .good()
+        .expect_success()
 }
 
 fn shown(m: &Mounted) -> String {
     m.world()
         .teal(&["status", m.point().to_str().unwrap()])
-        .good()
+        .expect_success()
 }
 
 /// The paths of what is stuck, as `teal status --json` has them.
@@ -56,7 +56,7 @@ struct Fitting(PathBuf);
 
 impl Fitting {
     fn new(args: &[&str], point: PathBuf) -> Self {
-        run(Command::new("mount").args(args).arg(&point)).good();
+        run_program(Command::new("mount").args(args).arg(&point)).expect_success();
         Self(point)
     }
 }
@@ -196,15 +196,17 @@ fn a_file_too_large_for_the_servers_disk_is_named_and_all_smaller_ones_go() {
         })
     };
     assert!(wait_until(PATIENCE, all_there), "{}", laptop.status());
-    // What comes after it goes, too, without a word being said.
+    // The changes after it are sent, too, without a message.
     fs::write(laptop.path("later"), "later").unwrap();
     assert!(wait_until(PATIENCE, || fs::read(other.path("later"))
         .is_ok_and(|is| is == b"later")));
     assert!(!other.path("dir/much too large").exists());
-    run(Command::new("mount")
-        .args(["-o", "remount,size=400m"])
-        .arg(&chunks))
-    .good();
+    run_program(
+        Command::new("mount")
+            .args(["-o", "remount,size=400m"])
+            .arg(&chunks),
+    )
+    .expect_success();
     // By itself.
     assert!(
         wait_until(PATIENCE, || laptop.status()["upstream"]["only_here"] == 0),

@@ -95,7 +95,7 @@ fn shown(m: &Mounted, first: &str, copy: &Path) -> String {
     found.unwrap_or_else(|| {
         panic!(
             "no conflict names {first} and {copy}: {}",
-            m.world().teal(&["conflicts", "ls", dir]).good()
+            m.world().teal(&["conflicts", "ls", dir]).expect_success()
         )
     })
 }
@@ -169,7 +169,7 @@ fn an_edit_in_place_and_an_atomic_save_are_beside_each_other_whoever_comes_first
         laptop
             .world()
             .teal(&["conflicts", "resolve", &number, "--keep", keep, &point])
-            .good();
+            .expect_success();
         converge(&nas.0, &laptop);
         assert_eq!(
             (

@@ -70,7 +70,7 @@ fn holes_and_zeros_are_those_of_the_file_system_below() {
                 .unwrap()
         });
         if fallocate(&files[0], FallocateFlags::ZERO_RANGE, 0, 1).is_err() {
-            return teal_testkit::skip(
+            return teal_testkit::skip_test(
                 test,
                 "the file system below makes no zeros to compare with",
             );

@@ -1,7 +1,7 @@
-//! What programs expect of a file system, through the mount: names, links, attributes, holes,
-//! locks, limits.
+//! The behaviour that programs expect of a file system, through the mount: names, links,
+//! attributes, holes, locks, limits.
 
-use crate::support::{Mounted, PATIENCE, World, is_user_able, run, seeded, wait_until};
+use crate::support::{Mounted, PATIENCE, World, is_user_able, run_program, seeded, wait_until};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,7 +213,7 @@ fn extended_attributes_keep_their_limits() {
 fn directories_pass_on_their_group_and_guard_names() {
     let test = "directories_pass_on_their_group_and_guard_names";
     if !is_user_able() {
-        return teal_testkit::skip(test, "needs root and setpriv");
+        return teal_testkit::skip_test(test, "needs root and setpriv");
     }
     let m = Mounted::of(World::open_to_all(), "64M");
     fs::chmod(m.point(), Mode::from_raw_mode(0o755)).unwrap();
@@ -248,9 +248,9 @@ fn directories_pass_on_their_group_and_guard_names() {
             "-c",
             script,
         ]);
-        run(command.current_dir(m.point()))
+        run_program(command.current_dir(m.point()))
     };
-    nobody("echo mine > sticky/mine && rm sticky/mine && cat sticky/roots").good();
+    nobody("echo mine > sticky/mine && rm sticky/mine && cat sticky/roots").expect_success();
     for (script, why) in [
         ("rm -f sticky/roots", "not permitted"),
         ("mv sticky/roots sticky/other", "not permitted"),
@@ -266,7 +266,7 @@ fn directories_pass_on_their_group_and_guard_names() {
             "{script}: {said}"
         );
     }
-    let owner = nobody("touch sticky/x && stat -c %u:%g sticky/x").good();
+    let owner = nobody("touch sticky/x && stat -c %u:%g sticky/x").expect_success();
     assert_eq!(owner.trim(), "65534:65534");
 }
 

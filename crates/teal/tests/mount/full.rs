@@ -8,8 +8,8 @@ use std::path::Path;
 use teal_testkit::Rng;
 
 const SIZE: &str = "64M";
-/// How much less may be free after everything was deleted: what a checkpoint and the cleaner have
-/// in hand.
+/// The amount by which free space may differ after everything was deleted: a checkpoint and the
+/// cleaner hold some in reserve.
 const TOLERANCE: u64 = 4 << 20;
 
 fn free(m: &Mounted) -> u64 {
@@ -39,7 +39,7 @@ fn sync(m: &Mounted) {
 fn fill_up(m: &Mounted, rng: &mut Rng) -> Vec<(u64, usize)> {
     let mut whole = Vec::new();
     let mut misses = 0;
-    // What does not fit any more is tried smaller.
+    // A file that does not fit is tried smaller.
     while misses < 6 {
         let sizes: &[usize] = if misses == 0 {
             &[0, 100, 4096, 50_000, 700_000, 3_000_000]

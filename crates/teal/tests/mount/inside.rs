@@ -9,7 +9,7 @@ fn places(m: &Mounted, what: &str, object: u64) -> Vec<(u64, u64)> {
     let all = m
         .world()
         .teal(&["dump", m.store().to_str().unwrap(), "places"])
-        .good();
+        .expect_success();
     let end = format!("bytes, {what} of #{object}");
     let of = all.lines().filter(|line| line.ends_with(&end)).map(|line| {
         let numbers: Vec<u64> = line
@@ -81,7 +81,7 @@ fn decay_is_an_error_at_reading_a_line_in_the_log_and_a_line_of_check() {
         log.contains("photos/content"),
         "the log does not name the file: {log}"
     );
-    // What is whole of the damaged file can still be copied out.
+    // The intact parts of the damaged file can still be copied out.
     let mut first = [0; 4096];
     std::fs::OpenOptions::new()
         .read(true)
@@ -112,7 +112,7 @@ fn dump_prints_every_structure() {
     let dump = |what: &str| {
         m.world()
             .teal(&["dump", m.store().to_str().unwrap(), what])
-            .good()
+            .expect_success()
     };
     let object = dump(&format!("object:{file}"));
     assert!(
@@ -159,5 +159,5 @@ fn a_reader_who_has_seen_enough_is_no_failure() {
     "#;
     let teal = Path::new(env!("CARGO_BIN_EXE_teal"));
     let script = format!("not() {{ ! \"$@\"; }}\n{script}");
-    shell(m.world(), &script, &[teal, m.point(), m.store()]).good();
+    shell(m.world(), &script, &[teal, m.point(), m.store()]).expect_success();
 }

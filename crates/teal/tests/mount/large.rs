@@ -1,13 +1,13 @@
 //! Large directories and large files cost in proportion to what is in them, in device bytes and
 //! pages, not in time.
 
-use crate::support::{Mounted, is_long, run};
+use crate::support::{Mounted, is_long, run_program};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
-/// What the store has done.
+/// The work that the store has done.
 #[derive(Debug, Clone, Copy)]
 struct Done {
     written: u64,
@@ -32,13 +32,15 @@ fn done(m: &Mounted) -> Done {
 /// and looking at them after a remount, written for removing them.
 fn costs(m: &mut Mounted, count: usize) -> [u64; 3] {
     // Commits and checkpoints come by size, so that a slow machine writes no more than a fast one,
-    // and one on which others call sync(2) no more than one on which nobody does.
+    // and a machine with many calls of sync(2) no more than one without.
     let by_size = |m: &Mounted| {
         ["commit-seconds", "checkpoint-seconds"]
             .iter()
             .for_each(|key| m.set(key, "3600"))
     };
-    let sync = |m: &Mounted| run(std::process::Command::new("sync").arg(m.point())).good();
+    let sync = |m: &Mounted| {
+        run_program(std::process::Command::new("sync").arg(m.point())).expect_success()
+    };
     let dir = m.path(count.to_string());
     let file = |n: usize| dir.join(format!("an entry {n}"));
     m.hide_from_sync();

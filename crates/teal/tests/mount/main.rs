@@ -9,6 +9,7 @@ mod support;
 mod acl;
 mod allocate;
 mod copy;
+mod doctor;
 mod features;
 mod full;
 mod inside;

@@ -1,4 +1,4 @@
-//! What is changed in an object that could not be brought to the server's state.
+//! Changes of an object that could not be brought to the server's state.
 
 use crate::world::{CALLER, ROOT, World};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn a_change_made_without_having_seen_anothers_meets_it_as_a_conflict() {
             "the first to commit"
         );
         assert_eq!(client.getxattr(file, b"user.l1").unwrap(), [1; 60_000]);
-        let conflicts = client.replica().unwrap().conflicts().unwrap();
+        let conflicts = client.replica().unwrap().unresolved_conflicts().unwrap();
         assert!(
             conflicts.len() == 1 && conflicts[0].lost.contains("user.n = mine"),
             "{conflicts:?}"

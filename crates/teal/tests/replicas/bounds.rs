@@ -6,7 +6,7 @@
 //! 2. While the server refuses one file, everything else of its author and of all others goes both
 //!    ways, and that file is named.
 
-use crate::hand::PENDING;
+use crate::operator::DIRTY;
 use crate::run::{Run, Stage};
 use crate::tree::walk;
 use crate::world::{CALLER, Machine, ROOT, World};
@@ -20,7 +20,7 @@ use teal_types::limits::{LINKS_MAX, XATTR_VALUE_MAX};
 /// The file with many names, and the directory they are in.
 const MANY: &[u8] = b"many";
 const DIR: &[u8] = b"names of many";
-/// Files whose names begin like this are refused by the server, as it seems to their author.
+/// Files with names that begin like this are refused by the server, as it seems to their author.
 pub(crate) const POISON: &str = "poison";
 
 fn find(client: &FileSystem, dir: ObjectNo, name: &[u8]) -> Option<ObjectNo> {
@@ -147,7 +147,7 @@ impl Run {
         if self.stage != Stage::Limits {
             return;
         }
-        let who = self.rng.index(self.world.machines.len());
+        let who = self.rng.pick_index(self.world.machines.len());
         let Machine { client, wire, .. } = &self.world.machines[who];
         let (client, wire) = (Arc::clone(client), Arc::clone(wire));
         wire.set_meanwhile(None);
@@ -198,7 +198,7 @@ impl Run {
         let pending = self.world.machines[who]
             .notes()
             .iter()
-            .filter(|(_, note)| note[1] & PENDING != 0)
+            .filter(|(_, note)| note[1] & DIRTY != 0)
             .count();
         assert_eq!(pending, 1, "nothing else waits");
         for at in 0..self.world.machines.len() {

@@ -1,5 +1,5 @@
 //! Drives that are carried between the machines of a life: attached, pulled out, copied, failing,
-//! and what [`ails`](crate::ails) them.
+//! and what [`drive_faults`](crate::drive_faults) them.
 //!
 //! # Guarantees
 //! 1. What a drive has of an object's content, as of some commit, is what history has there; and
@@ -7,7 +7,7 @@
 //! 2. Nothing that happens to a drive is an error of a machine.
 //! 3. A copy is refused while the drive itself is in another machine that is there.
 
-use crate::ails::{Ails, StickDisk};
+use crate::drive_faults::{DriveFaults, StickDisk};
 use crate::ledger::Eyes;
 use crate::power::{Power, PoweredDisk};
 use crate::run::Run;
@@ -36,7 +36,7 @@ pub(crate) struct Stick {
     pub(crate) name: String,
     pub(crate) disk: RecordingDisk,
     pub(crate) power: Power,
-    pub(crate) ails: Ails,
+    pub(crate) ails: DriveFaults,
     /// The machine it is in.
     pub(crate) at: Option<usize>,
 }
@@ -51,10 +51,10 @@ impl World {
 }
 
 impl Stick {
-    /// It is pulled out in the middle of anything: of what was not flushed, any sectors are there.
+    /// Pulls the drive out in the middle of anything: any subset of the unflushed sectors is there.
     pub(crate) fn pull(&mut self, rng: &mut Rng) {
         self.power.fails_after(0);
-        self.disk = self.disk.trace().crash(rng, true).disk;
+        self.disk = self.disk.trace().crash_at_end(rng, true).disk;
         self.at = None;
     }
 
@@ -87,7 +87,7 @@ impl Run {
         if count == 0 || (count < DRIVES_MAX && self.rng.chance(0.05)) {
             return self.make_stick(who);
         }
-        let which = self.rng.index(count);
+        let which = self.rng.pick_index(count);
         let at = self.world.sticks[which].at;
         match (self.rng.below(18), at) {
             (0..4, Some(at)) => {
@@ -119,7 +119,7 @@ impl Run {
                 self.world.sticks[which].pull(&mut self.rng);
             }
             (7, Some(_)) => {
-                // It takes nothing any more from some moment on; what it has can be read.
+                // From some moment on the drive takes no writes; its content can still be read.
                 let within = 1 + self.rng.below(40);
                 self.world.sticks[which].power.fails_after(within);
             }
@@ -145,7 +145,7 @@ impl Run {
                 let Stick { name, disk, .. } = &self.world.sticks[which];
                 let copy = Stick {
                     name: name.clone(),
-                    disk: disk.trace().crash(&mut self.rng, false).disk,
+                    disk: disk.trace().crash_at_end(&mut self.rng, false).disk,
                     power: Power::new(),
                     ails: self.world.sticks[which].ails.of_copy(),
                     at: None,
@@ -184,7 +184,7 @@ impl Run {
             name: name.clone(),
             disk: RecordingDisk::new(SHAPE),
             power: Power::new(),
-            ails: Ails::default(),
+            ails: DriveFaults::default(),
             at: None,
         };
         let new = NewDrive {
@@ -215,11 +215,11 @@ impl Run {
             &*entropy,
         );
         let is_there = done.is_ok();
-        // While the server is away, nobody can know.
+        // While the server is away, this cannot be known.
         let is_told = client
             .replica()
             .unwrap()
-            .drives()
+            .drive_statuses()
             .iter()
             .any(|drive| drive.name == stick.name && drive.is_told);
         if is_there
@@ -247,7 +247,7 @@ impl Run {
     /// that the drive is in it.
     fn is_elsewhere(&self, which: usize, who: usize) -> Option<usize> {
         let name = &self.world.sticks[which].name;
-        let is_it = |drive: &teal_replica::DriveShown| drive.name == *name && drive.is_told;
+        let is_it = |drive: &teal_replica::DriveStatus| drive.name == *name && drive.is_told;
         let others = self
             .world
             .sticks
@@ -256,7 +256,7 @@ impl Run {
             .filter_map(|other| other.at);
         others.filter(|other| *other != who).find(|other| {
             let client = self.client(*other);
-            client.replica().unwrap().drives().iter().any(is_it)
+            client.replica().unwrap().drive_statuses().iter().any(is_it)
                 && client.replica().unwrap().upstream_step().is_ok()
         })
     }
@@ -293,14 +293,17 @@ impl Run {
             server: &server,
             peer: self.tags.peer(),
         };
-        let (mut numbers, position) = (Vec::new(), drive.label().seen);
-        let all = drive.each(&mut |no| {
+        let (mut numbers, position) = (Vec::new(), drive.label().position);
+        let all = drive.visit_objects(&mut |no| {
             numbers.push(no);
             ControlFlow::Continue(())
         });
         all.unwrap_or_else(|_| numbers.clear());
-        for no in numbers.into_iter().filter(|no| !Ails::is_ballast(*no)) {
-            let Ok(Some(content)) = drive.held(no).map(|held| held.content) else {
+        for no in numbers
+            .into_iter()
+            .filter(|no| !DriveFaults::is_ballast(*no))
+        {
+            let Ok(Some(content)) = drive.held_object(no).map(|held| held.content) else {
                 continue;
             };
             let there = eyes

@@ -1,9 +1,9 @@
-//! What must hold at the end of a life.
+//! The properties that must hold at the end of a life.
 //!
 //! # Guarantees
 //! 1. All replicas have the same tree, a new one too; their stores are whole.
-//! 2. All are told the same conflicts, and each is at the places it names, on every replica. Nobody
-//!    conflicts with himself.
+//! 2. All replicas are told the same conflicts, and each conflict is at the places it names, on
+//!    every replica. No author conflicts with itself.
 //! 3. What is pinned is here (`pins`), and drives have what history has (`drives`, `ails`).
 //! 4. No write is lost (`tags`), and nothing that was acknowledged is missing in history
 //!    (`ledger`).
@@ -40,7 +40,7 @@ impl Run {
             .client
             .replica()
             .unwrap()
-            .conflicts()
+            .unresolved_conflicts()
             .unwrap();
         self.counts.conflicts = conflicts.len() as u64;
         let meets_nobody = matches!(self.stage, Stage::Turns | Stage::Apart);
@@ -51,7 +51,12 @@ impl Run {
         for machine in &self.world.machines {
             let name = &machine.name;
             assert_eq!(
-                machine.client.replica().unwrap().conflicts().unwrap(),
+                machine
+                    .client
+                    .replica()
+                    .unwrap()
+                    .unresolved_conflicts()
+                    .unwrap(),
                 conflicts,
                 "{name} is told other conflicts than a fresh one"
             );

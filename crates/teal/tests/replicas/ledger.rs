@@ -1,20 +1,21 @@
-//! What the server has acknowledged: all of it must be in its history.
+//! The batches that the server has acknowledged: all of them must be in its history.
 //!
 //! # Guarantees
 //! 1. *Once*: a batch has one place in history, however often it is asked for.
 //! 2. *Whole*: each operation of an acknowledged batch is found in the state of its commit, content
-//!    byte for byte, or in a conflict of that commit, whose copy then has the content.
+//!    byte for byte, or in a conflict of that commit with a copy that has the content.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use teal_chunk::{Domain, DomainId};
+use teal_chunk::{DedupDomain, DomainId};
 use teal_proto::{
-    ConflictKind, ConflictNote, Got, Reply, Request, VersionNote, batch_digest, encode_ops,
+    ClientRequest, ConflictKind, ConflictNote, ContentAnswer, ServerReply, VersionNote,
+    batch_digest, encode_ops,
 };
 use teal_server::{Peer, Server};
 use teal_types::{
-    BatchId, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, ObjectNo, Op,
-    ReplicaNo, Source, Version,
+    BatchId, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, ObjectNo,
+    ObjectVersion, Op, PieceSource, ReplicaNo,
 };
 
 fn name(peer: Peer, incarnation: Incarnation, batch: BatchNo) -> BatchId {
@@ -32,36 +33,36 @@ struct Batch {
 
 #[derive(Default)]
 pub(crate) struct Ledger {
-    domain: Option<Domain>,
+    domain: Option<DedupDomain>,
     chunks: HashMap<ChunkId, Vec<u8>>,
-    /// What came under each name of a batch: copied stores use the same. Batches here have one
+    /// The operations under each stamp: copied stores use the same stamps. Batches here have one
     /// part.
     staged: BTreeMap<BatchId, Vec<Vec<Op>>>,
     committed: BTreeMap<(BatchId, [u8; 32]), Batch>,
 }
 
 impl Ledger {
-    pub(crate) fn note(&mut self, peer: Peer, request: &Request, reply: &Reply) {
+    pub(crate) fn note(&mut self, peer: Peer, request: &ClientRequest, reply: &ServerReply) {
         match (request, reply) {
-            (_, Reply::Welcome(welcome)) => {
-                self.domain = Some(Domain::new(DomainId::new([0; 16]), welcome.domain))
+            (_, ServerReply::Welcome(welcome)) => {
+                self.domain = Some(DedupDomain::new(DomainId::new([0; 16]), welcome.domain))
             }
-            (Request::Put { chunks }, Reply::Done) => {
+            (ClientRequest::Put { chunks }, ServerReply::Done) => {
                 let domain = self.domain.as_ref().expect("said hello first");
                 self.chunks.extend(
                     chunks
                         .iter()
-                        .map(|chunk| (domain.name(chunk), chunk.to_vec())),
+                        .map(|chunk| (domain.name_content(chunk), chunk.to_vec())),
                 );
             }
             (
-                Request::Stage {
+                ClientRequest::Stage {
                     incarnation,
                     batch,
                     part: 0,
                     ops,
                 },
-                Reply::Done,
+                ServerReply::Done,
             ) => {
                 self.staged
                     .entry(name(peer, *incarnation, *batch))
@@ -69,13 +70,13 @@ impl Ledger {
                     .push(ops.clone());
             }
             (
-                Request::Commit {
+                ClientRequest::Commit {
                     incarnation,
                     batch,
                     parts: 1,
                     digest,
                 },
-                Reply::Committed { seq },
+                ServerReply::Committed { seq },
             ) => {
                 let id = name(peer, *incarnation, *batch);
                 let staged = self.staged.get(&id).into_iter().flatten();
@@ -134,16 +135,16 @@ impl Ledger {
         missing
     }
 
-    /// Conflicts of somebody's content with his own.
+    /// Returns the conflicts of an author's content with its own.
     pub(crate) fn with_oneself(&self, eyes: &Eyes<'_>) -> Vec<ConflictNote> {
         let mut found = eyes.with_oneself();
         found.retain(|note| !self.has_met_another(eyes, note));
         found
     }
 
-    /// Returns whether between the base of what lost and its commit somebody else has changed the
-    /// content. Who appends goes on behind what has come from elsewhere, without having seen it,
-    /// and may write over the beginning then.
+    /// Returns whether another author has changed the content between the base of the losing change
+    /// and its commit. An author that appends goes on behind content from elsewhere, without having
+    /// seen it, and may write over its beginning then.
     fn has_met_another(&self, eyes: &Eyes<'_>, note: &ConflictNote) -> bool {
         let batch = self.committed.iter().find(|(_, of)| of.seq == note.seq);
         let Some(((id, _), batch)) = batch else {
@@ -188,12 +189,12 @@ impl Ledger {
             content.resize(*size as usize, unknown);
             for piece in pieces {
                 let bytes = match piece.source {
-                    Source::Chunk { id, offset } => self.chunks[&id][offset as usize..]
+                    PieceSource::Chunk { id, offset } => self.chunks[&id][offset as usize..]
                         [..piece.len as usize]
                         .iter()
                         .map(|b| Some(*b))
                         .collect(),
-                    Source::Hole => vec![Some(0); piece.len as usize],
+                    PieceSource::Hole => vec![Some(0); piece.len as usize],
                 };
                 content.splice(
                     piece.offset as usize..(piece.offset + piece.len) as usize,
@@ -251,10 +252,10 @@ impl Check<'_> {
             .content(object, CommitSeq::new(at.get() - 1))
             .unwrap_or_default();
         let tail = change.pieces.iter().flat_map(|piece| match piece.source {
-            Source::Chunk { id, offset } => {
+            PieceSource::Chunk { id, offset } => {
                 &self.ledger.chunks[&id][offset as usize..][..piece.len as usize]
             }
-            Source::Hole => panic!("a hole in what was appended"),
+            PieceSource::Hole => panic!("a hole in what was appended"),
         });
         let wanted: Vec<u8> = before.iter().chain(tail).copied().collect();
         self.eyes
@@ -297,43 +298,48 @@ pub(crate) struct Eyes<'a> {
 }
 
 impl Eyes<'_> {
-    pub(crate) fn ask(&self, request: Request) -> Reply {
+    pub(crate) fn ask(&self, request: ClientRequest) -> ServerReply {
         self.server.handle(self.peer, request)
     }
 
     pub(crate) fn conflicts(&self) -> Vec<ConflictNote> {
         let mut found: Vec<ConflictNote> = Vec::new();
         loop {
-            match self.ask(Request::Conflicts {
+            match self.ask(ClientRequest::Conflicts {
                 after: found.last().map_or(0, |note| note.id),
             }) {
-                Reply::Conflicts(more) if more.is_empty() => return found,
-                Reply::Conflicts(more) => found.extend(more),
+                ServerReply::Conflicts(more) if more.is_empty() => return found,
+                ServerReply::Conflicts(more) => found.extend(more),
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    fn read(&self, object: ObjectNo, at: CommitSeq, len: u64) -> (Option<Version>, Got) {
-        match self.ask(Request::ReadPast {
+    fn read(
+        &self,
+        object: ObjectNo,
+        at: CommitSeq,
+        len: u64,
+    ) -> (Option<ObjectVersion>, ContentAnswer) {
+        match self.ask(ClientRequest::ReadPast {
             object,
             at,
             offset: 0,
             len,
         }) {
-            Reply::Past { version, got } => (version, got),
+            ServerReply::Past { version, got } => (version, got),
             other => panic!("{object} at {at:?}: {other:?}"),
         }
     }
 
-    pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<Version> {
+    pub(crate) fn past(&self, object: ObjectNo, at: CommitSeq) -> Option<ObjectVersion> {
         self.read(object, at, 0).0
     }
 
     /// Content at a commit; `None`: there was no such object.
     pub(crate) fn content(&self, object: ObjectNo, at: CommitSeq) -> Option<Vec<u8>> {
         let size = self.past(object, at)?.size;
-        let (_, Got::Is { pieces, .. }) = self.read(object, at, size) else {
+        let (_, ContentAnswer::Is { pieces, .. }) = self.read(object, at, size) else {
             panic!("{object} at {at:?} is damaged")
         };
         let mut content = vec![0; size as usize];
@@ -355,7 +361,7 @@ impl Eyes<'_> {
         after: CommitSeq,
         to: CommitSeq,
     ) -> Vec<CommitSeq> {
-        let Reply::History(notes) = self.ask(Request::History { object, after }) else {
+        let ServerReply::History(notes) = self.ask(ClientRequest::History { object, after }) else {
             panic!("no history of {object}")
         };
         let is_one = |note: &&VersionNote| {
@@ -368,11 +374,11 @@ impl Eyes<'_> {
 
     fn author(&self, object: ObjectNo, at: CommitSeq) -> Option<ReplicaNo> {
         let before = CommitSeq::new(at.get().saturating_sub(1));
-        match self.ask(Request::History {
+        match self.ask(ClientRequest::History {
             object,
             after: before,
         }) {
-            Reply::History(notes) => notes
+            ServerReply::History(notes) => notes
                 .first()
                 .filter(|VersionNote { seq, .. }| *seq == at)
                 .map(|note| note.batch.replica),
@@ -380,9 +386,9 @@ impl Eyes<'_> {
         }
     }
 
-    /// Returns who ended an object that was gone before a commit.
+    /// Returns the author that ended an object which was gone before a commit.
     fn ended_by(&self, object: ObjectNo, at: CommitSeq) -> Option<ReplicaNo> {
-        let Reply::History(notes) = self.ask(Request::History {
+        let ServerReply::History(notes) = self.ask(ClientRequest::History {
             object,
             after: CommitSeq::new(0),
         }) else {
@@ -393,7 +399,7 @@ impl Eyes<'_> {
             .map(|note| note.batch.replica)
     }
 
-    /// Conflicts of content with content whose last change is of the same author.
+    /// Returns the conflicts of content with content that the same author has changed last.
     fn with_oneself(&self) -> Vec<ConflictNote> {
         let mut found = self.conflicts();
         found.retain(|note| {
@@ -404,8 +410,8 @@ impl Eyes<'_> {
                 self.past(note.object, note.seq)
                     .and_then(|first| self.author(note.object, first.data_seq))
             };
-            // Of a file that was replaced it is the renaming that came first, whoever wrote what it
-            // put there.
+            // For a file that was replaced, the renaming came first, whichever author wrote its
+            // content.
             let first = self.ended_by(copy, note.seq).or_else(content);
             first.is_some() && first == self.author(copy, note.seq)
         });

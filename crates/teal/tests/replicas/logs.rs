@@ -7,7 +7,7 @@
 //! as long as a program holds it. The client must tell from the offset alone what appends: nothing
 //! here says it in another way than a mount does.
 
-use crate::hand::seen;
+use crate::operator::seen;
 use crate::steps::Steps;
 use crate::tags::{NOBODY, TAG};
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use teal_posix::{
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 
-/// What names of logs begin with.
+/// The beginning of the names of logs.
 pub(crate) const LOG: &[u8] = b"log";
 const LOGS: [&str; 2] = ["log", "log.2"];
 /// Words of files that have grown that may wait to be heard. A kernel hears within moments.
@@ -39,7 +39,7 @@ struct Held {
     rng: Rng,
     /// Hears everything at once, and programs look before they write.
     is_prompt: bool,
-    /// How often programs have changed the length of a file.
+    /// The number of times that programs have changed the length of a file.
     changes: u64,
 }
 
@@ -105,7 +105,7 @@ impl Kernel {
             };
             let is_cut = client.getattr(no).is_ok_and(|attr| attr.size < size);
             if !is_cut && self.extended(no, size) {
-                client.kernel_raised(no, size);
+                client.note_kernel_size(no, size);
             }
         }
     }
@@ -224,9 +224,9 @@ impl Steps<'_> {
 
     /// The size of a file, which a program has asked for: from here on it has seen what is there.
     pub(crate) fn stat(&mut self, no: ObjectNo) -> Result<u64, FsError> {
-        let since = self.client.moment();
+        let since = self.client.current_moment();
         let size = self.client.getattr(no)?.size;
-        self.client.was_given(&[no], since);
+        self.client.note_given(&[no], since);
         self.hand.kernel.give(no, size);
         Ok(size)
     }
@@ -305,7 +305,7 @@ impl Steps<'_> {
 
     /// Differs if another has changed a file in between: here, while this one waited, or elsewhere.
     fn moment(&self) -> (u64, Moment) {
-        (self.hand.kernel.changes(), self.client.moment())
+        (self.hand.kernel.changes(), self.client.current_moment())
     }
 
     /// The kernel asks for the size now and then.

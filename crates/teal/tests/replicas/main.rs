@@ -9,16 +9,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
-mod ails;
 mod attempt;
 mod behind;
 mod bounds;
+mod drive_faults;
 mod drives;
-mod hand;
 mod judge;
 mod ledger;
 mod logs;
 mod nonces;
+mod operator;
 mod pins;
 mod power;
 mod restore;

@@ -1,6 +1,6 @@
 //! Attachments of drives that are interrupted.
 
-use crate::ails::{Gate, StickDisk};
+use crate::drive_faults::{Gate, StickDisk};
 use crate::drives::SHAPE;
 use crate::power::{Power, PoweredDisk};
 use crate::world::World;
@@ -70,10 +70,10 @@ fn answers_that_are_lost_make_no_copy_of_a_drive() {
         let label = Drive::open(Arc::new(disk.clone()), world.clock())
             .unwrap()
             .label();
-        label.nonce == label.next
+        label.nonce == label.begun_nonce
     };
     let pulled = (0..100)
-        .map(|_| disk.trace().crash(&mut rng, true).disk)
+        .map(|_| disk.trace().crash_at_end(&mut rng, true).disk)
         .find(|disk| !is_settled(disk));
     disk = pulled.expect("what was written last may be lost");
     // The next one it does not hear of.

@@ -1,4 +1,4 @@
-//! Files on demand in a life: somebody pins, and gives back.
+//! Files on demand in a life: files are pinned and given back.
 //!
 //! # Guarantees
 //! 1. In the end what is pinned is here, whatever came from elsewhere.
@@ -44,7 +44,7 @@ impl Run {
         }
     }
 
-    /// What is pinned is here.
+    /// Checks that pinned files are here.
     pub(crate) fn judge_pins(&self) {
         for machine in &self.world.machines {
             let (name, client) = (&machine.name, &machine.client);
@@ -67,7 +67,7 @@ impl Run {
                 }
             }
             for no in files(client, ROOT) {
-                let found = client.whereabouts(no).unwrap();
+                let found = client.locate_content(no).unwrap();
                 let is_whole = found.sources[0].bytes == found.size;
                 assert!(
                     is_whole || found.pinned.is_none(),

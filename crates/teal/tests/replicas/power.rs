@@ -11,9 +11,11 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use teal_chunk::{Item, MemoryShelf, Shelf, ShelfError};
+use teal_chunk::{MemoryShelf, Shelf, ShelfError, ShelfObject};
 use teal_env::{Disk, DiskShape};
-use teal_meta::{Durability, Memory, Meta, MetaError, Read, Write};
+use teal_meta::{
+    CommitDurability, MemoryMeta, MetaError, MetaStore, ReadTransaction, WriteTransaction,
+};
 use teal_testkit::RecordingDisk;
 use teal_types::{Sector, VolumeId};
 
@@ -28,7 +30,7 @@ impl Power {
         Self(Arc::new(AtomicU64::new(ON)))
     }
 
-    /// It fails with the last of so many actions from now; 0: now.
+    /// Makes the power fail with the last of so many actions from now; 0: now.
     pub(crate) fn fails_after(&self, actions: u64) {
         self.0.store(actions, SeqCst);
     }
@@ -103,7 +105,7 @@ impl Disk for PoweredDisk {
 /// The server's metadata: the last transaction happens whole, and durably if it was to, or not at
 /// all.
 pub(crate) struct PoweredMeta {
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemoryMeta,
     pub(crate) power: Power,
     pub(crate) is_last_kept: bool,
 }
@@ -115,15 +117,15 @@ fn cut() -> MetaError {
     }
 }
 
-impl Meta for PoweredMeta {
+impl MetaStore for PoweredMeta {
     fn volumes(&self) -> Result<Vec<VolumeId>, MetaError> {
         self.memory.volumes()
     }
     fn write(
         &self,
         volume: VolumeId,
-        durability: Durability,
-        work: &mut dyn FnMut(&mut dyn Write) -> bool,
+        durability: CommitDurability,
+        work: &mut dyn FnMut(&mut dyn WriteTransaction) -> bool,
     ) -> Result<(), MetaError> {
         let (begins, ends) = self.power.act();
         if ends || (begins && self.is_last_kept) {
@@ -131,7 +133,11 @@ impl Meta for PoweredMeta {
         }
         if ends { Ok(()) } else { Err(cut()) }
     }
-    fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn Read)) -> Result<(), MetaError> {
+    fn read(
+        &self,
+        volume: VolumeId,
+        work: &mut dyn FnMut(&dyn ReadTransaction),
+    ) -> Result<(), MetaError> {
         if self.power.is_off() {
             Err(cut())
         } else {
@@ -165,8 +171,8 @@ impl Shelf for PoweredShelf {
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
         self.shelf.read(name, range)
     }
-    fn list(&self) -> Result<Vec<Item>, ShelfError> {
-        self.shelf.list()
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
+        self.shelf.list_objects()
     }
     fn remove(&self, name: &str) -> Result<(), ShelfError> {
         self.shelf.remove(name)

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use teal_types::CommitSeq;
 
 impl Run {
-    /// The server's disks are lost and put back from the copy, if there is one. What nobody has any
-    /// more is lost with them.
+    /// Loses the server's disks and puts them back from the copy, if there is one. Content that no
+    /// machine has any more is lost with them.
     pub(crate) fn restore(&mut self) {
         if !self.world.restore() {
             return;
@@ -30,7 +30,7 @@ impl Run {
             .collect();
         self.tags.begin_again(&self.world.server(), head, &held);
         let mut order: Vec<usize> = (0..self.world.machines.len()).collect();
-        order.rotate_left(self.rng.index(self.world.machines.len()));
+        order.rotate_left(self.rng.pick_index(self.world.machines.len()));
         for who in order {
             // Which of its batches came through is known to it after a while.
             (0..3).for_each(|_| drop(self.round(who, true)));
@@ -49,19 +49,23 @@ impl Run {
             self.mend();
         }
         for _ in 0..20 {
-            let who = self.rng.index(self.world.machines.len());
+            let who = self.rng.pick_index(self.world.machines.len());
             self.operate(who);
         }
     }
 
     fn head(&self) -> CommitSeq {
-        let welcome = self.world.server().welcome(self.tags.peer()).unwrap();
+        let welcome = self
+            .world
+            .server()
+            .welcome_enrolled(self.tags.peer())
+            .unwrap();
         welcome.head
     }
 }
 
-/// The tags that a machine could give back: those in files that are whole on it, and what nobody
-/// else has ever had.
+/// Returns the tags that a machine could give back: those in files that are whole on it, and those
+/// that no other machine has had.
 fn tags_here(machine: &Machine, tags: &Tags) -> BTreeSet<u64> {
     machine.wire.cut(true);
     let files = here(&machine.client);

@@ -8,7 +8,7 @@
 //! of others; or drives that are carried around, and files on demand; or stores that are copied,
 //! and go on; or a server that is restored from a copy, without copied stores; or both.
 
-use crate::hand::Hand;
+use crate::operator::Operator;
 use crate::power::Power;
 use crate::steps::Steps;
 use crate::tags::Tags;
@@ -16,11 +16,11 @@ use crate::world::{CALLER, Machine, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
 use teal_posix::{FileSystem, FsError, WriteFlags};
-use teal_proto::Request;
+use teal_proto::ClientRequest;
 use teal_replica::UpstreamStatus;
 use teal_testkit::Rng;
 
-/// Rounds of everybody after which nothing may be pending any more.
+/// The rounds of all machines after which nothing may wait to be sent any more.
 pub(crate) const ROUNDS: usize = 16;
 /// In the first of them a batch may meet what will never be: that is said once, and it is sent anew
 /// in the next round. Each copy of a store takes the life of the others away, as long as it has
@@ -29,7 +29,7 @@ const ROUGH: usize = 8;
 /// Copies of stores in one life.
 const COPIES: u64 = 2;
 
-/// What a run may meet.
+/// The troubles that a run may meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Turns,
@@ -44,7 +44,7 @@ pub(crate) enum Stage {
     CopiesRestored,
 }
 
-/// How much of what there was.
+/// The counts of troubles that have come.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) operations: u64,
@@ -98,7 +98,7 @@ pub(crate) struct Run {
     pub(crate) world: World,
     pub(crate) tags: Tags,
     pub(crate) counts: Counts,
-    /// Whether a round may fail.
+    /// True if a round may fail.
     may_fail: bool,
     is_printed: bool,
 }
@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    pub(crate) fn hand(&self, who: usize) -> Hand {
+    pub(crate) fn hand(&self, who: usize) -> Operator {
         let Machine {
             name,
             power,
@@ -158,7 +158,7 @@ impl Run {
         let (tags, seat, is_printed) =
             (self.tags.clone(), self.world.seat.clone(), self.is_printed);
         let home = (self.stage == Stage::Apart).then(|| format!("of {name}"));
-        Hand {
+        Operator {
             who,
             name: name.clone(),
             home,
@@ -205,7 +205,7 @@ impl Run {
                 return;
             };
             match request {
-                Request::Read { .. } => {
+                ClientRequest::Read { .. } => {
                     if let Some(other) = rng.pick(&others).upgrade() {
                         let _ = other
                             .replica()
@@ -214,7 +214,7 @@ impl Run {
                             .and_then(|_| other.replica().unwrap().flush_upstream());
                         hand.look();
                     }
-                    // Who has pins would wait there for what it waits for here.
+                    // A machine with pins would wait there for the same that it waits for here.
                     if client
                         .replica()
                         .unwrap()
@@ -225,10 +225,10 @@ impl Run {
                     }
                 }
                 // Under these nothing is locked that an operation needs.
-                Request::Have { .. }
-                | Request::Put { .. }
-                | Request::Stage { .. }
-                | Request::Commit { .. } => {
+                ClientRequest::Have { .. }
+                | ClientRequest::Put { .. }
+                | ClientRequest::Stage { .. }
+                | ClientRequest::Commit { .. } => {
                     for _ in 0..1 + rng.below(3) {
                         match rng.below(3) {
                             0 => drop(client.sync()),
@@ -278,7 +278,7 @@ impl Run {
     }
 
     fn happen(&mut self) {
-        let who = self.rng.index(self.world.machines.len());
+        let who = self.rng.pick_index(self.world.machines.len());
         let machine = &self.world.machines[who];
         match self.rng.below(100) {
             0..12 => self.must_round(who, true),
@@ -341,7 +341,7 @@ impl Run {
         self.world.advance(Duration::from_millis(1 + ms));
     }
 
-    /// What has lost its power gets it back. Looks at what has come to the server.
+    /// Gives power back to machines that have lost it, and looks at what has come to the server.
     pub(crate) fn mend(&mut self) {
         if self.world.seat.power.is_off() {
             self.say(format_args!("the server loses power"));
@@ -368,13 +368,13 @@ impl Run {
                 .iter()
                 .for_each(|machine| machine.wire.set_faults(share));
         }
-        // What can happen to drives takes its time.
+        // Events of drives take their time.
         let share = if self.stage == Stage::Drives { 3 } else { 1 };
         // And what has a thousand names.
         let most = if self.stage == Stage::Limits { 10 } else { 80 };
         for _ in 0..share * (20 + self.rng.below(most)) {
             if self.stage == Stage::Turns {
-                let who = self.rng.index(self.world.machines.len());
+                let who = self.rng.pick_index(self.world.machines.len());
                 self.must_round(who, false);
                 self.operate(who);
                 self.must_round(who, true);
@@ -399,7 +399,7 @@ impl Run {
         }
     }
 
-    /// Everybody sends and fetches until nothing is left to do.
+    /// Makes all machines send and fetch until nothing is left to do.
     pub(crate) fn settle(&mut self) {
         let all = 0..self.world.machines.len();
         let mut seen = None;

@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
-mod ails;
 mod attempt;
 mod bounds;
+mod drive_faults;
 mod drives;
-mod hand;
 mod judge;
 mod ledger;
 mod logs;
+mod operator;
 mod pins;
 mod power;
 mod restore;
@@ -55,7 +55,7 @@ fn of_replicas(bug: replica::Bug) -> Stage {
     }
 }
 
-/// The same of the server.
+/// Returns the stage in which a bug of the server shows soonest.
 fn of_server(bug: server::Bug) -> Stage {
     match bug {
         server::Bug::BatchTwice => Stage::Faults,
@@ -103,7 +103,7 @@ fn every_seeded_bug_is_caught() {
     posix::seed(None);
     for bug in server::Bug::ALL {
         server::seed(Some(bug));
-        // It needs a change that meets a fetch on its way, which is rare wherever it can be.
+        // The bug shows when a change meets a fetch on its way, which is rare everywhere.
         let anywhere = [Stage::Drives, Stage::Faults, Stage::AtOnce, Stage::Power];
         match bug {
             server::Bug::OtherContent => look(format!("{bug:?}"), &anywhere),
@@ -115,7 +115,7 @@ fn every_seeded_bug_is_caught() {
         bounds::an_older_server_stops_nobody();
     }
     server::seed(None);
-    for bug in device::Bug::ALL {
+    for bug in device::DriveBug::ALL {
         device::seed(Some(bug));
         look(format!("{bug:?}"), &[Stage::Drives]);
     }

@@ -1,6 +1,6 @@
 //! Reading what is not here: from a drive, beside the server.
 
-use crate::ails::{Gate, StickDisk};
+use crate::drive_faults::{Gate, StickDisk};
 use crate::drives::SHAPE;
 use crate::power::{Power, PoweredDisk};
 use crate::world::{CALLER, ROOT, World};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_posix::{FileSystem, WriteFlags};
-use teal_proto::Request;
+use teal_proto::ClientRequest;
 use teal_replica::{KnownDrives, NewDrive};
 use teal_testkit::{RecordingDisk, Rng};
 use teal_types::ObjectNo;
@@ -74,7 +74,7 @@ fn carried() -> (World, Arc<FileSystem>, ObjectNo) {
 }
 
 fn here(client: &FileSystem, no: ObjectNo) -> u64 {
-    client.whereabouts(no).unwrap().sources[0].bytes
+    client.locate_content(no).unwrap().sources[0].bytes
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_reader_waits_for_what_it_asks_for_and_for_more_only_where_it_reads_on() {
 fn while_a_batch_is_on_its_way_the_server_is_expected_to_take_longer() {
     let (world, laptop, file) = carried();
     let cost = move |client: &FileSystem, name: &str| {
-        let sources = client.whereabouts(file).unwrap().sources;
+        let sources = client.locate_content(file).unwrap().sources;
         sources
             .iter()
             .find(|source| source.name == name)
@@ -129,7 +129,10 @@ fn while_a_batch_is_on_its_way_the_server_is_expected_to_take_longer() {
     world.machines[1]
         .wire
         .set_meanwhile(Some(Box::new(move |request| {
-            if matches!(request, Request::Put { .. } | Request::Stage { .. }) {
+            if matches!(
+                request,
+                ClientRequest::Put { .. } | ClientRequest::Stage { .. }
+            ) {
                 seen.lock()
                     .push((cost(&client, "server"), cost(&client, "usb")));
             }

@@ -1,7 +1,7 @@
 //! Random operations of one machine on its tree.
 
-use crate::hand::{Hand, seen};
 use crate::logs::LOG;
+use crate::operator::{Operator, seen};
 use crate::tags::{NOBODY, TAG};
 use crate::tree::entries;
 use crate::world::{CALLER, ROOT};
@@ -16,10 +16,10 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d.txt", "e", "f"];
 /// Files stay below this size.
 const SIZE_MAX: u64 = 400 << 10;
 
-/// What an operation is made with.
+/// The state that operations are made with.
 pub(crate) struct Steps<'a> {
     pub(crate) client: Arc<FileSystem>,
-    pub(crate) hand: &'a Hand,
+    pub(crate) hand: &'a Operator,
     pub(crate) rng: &'a mut Rng,
 }
 
@@ -108,8 +108,7 @@ impl Steps<'_> {
         Ok(Some((name, no)))
     }
 
-    /// A file; rarely one that others append to, of which all would be excused that somebody writes
-    /// over.
+    /// Returns a file; rarely a log, because a write over a log's content excuses all of it.
     fn file(&mut self) -> Result<Option<ObjectNo>, FsError> {
         let found = self.there(Some(FileType::File))?;
         Ok(found
@@ -156,10 +155,10 @@ impl Steps<'_> {
         }
     }
 
-    /// Notes that a part of an object is about to be changed by someone who may have seen it.
+    /// Notes that a part of an object is about to be changed by an author that may have seen it.
     pub(crate) fn changes(&mut self, no: ObjectNo, from: u64, to: u64) {
         let (seen, store) = (seen(&self.client), Arc::clone(self.client().store()));
-        // What is here of it, without asking for more: its number may be a new one.
+        // Asks for the content that is here, without fetching more: the number may be a new one.
         if let Ok(content) = store
             .attr(no)
             .and_then(|attr| store.read(no, 0, attr.size as usize))
@@ -180,7 +179,7 @@ impl Steps<'_> {
         let n = self
             .client()
             .write(no, from, &content, WriteFlags::default());
-        // What came while this waited for old content was there when the new was written.
+        // Content that came while this waited for older content was there when the new was written.
         self.hand
             .tags
             .change(NOBODY, seen(&self.client), no, from, from + len as u64);

@@ -3,17 +3,17 @@
 //! # Guarantees
 //! 1. Content is written as a tag of 16 bytes, again and again; each write has a tag of its own.
 //!    What is appended may be lines, and may come to lie anywhere.
-//! 2. A tag is excused from being found in the end only if somebody who wrote it, or may have seen
-//!    it, has since changed that part of an object it was in, or removed the object (or several
-//!    have removed all its names, one each); or if its author's power failed before it was durable
-//!    or at the server.
+//! 2. A tag need not be found in the end in two cases. An author that wrote it, or may have seen
+//!    it, has since changed that part of the object, or removed the object (or several have removed
+//!    all its names, one each). Or its author's power failed before the tag was durable or at the
+//!    server.
 
 use crate::ledger::Eyes;
 use crate::tree::Tree;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use teal_proto::{Change, Hello, Reply, Request};
+use teal_proto::{ClientRequest, Hello, PulledObject, ServerReply};
 use teal_server::{Peer, Server};
 use teal_types::{BatchNo, CommitSeq, Incarnation, ObjectNo, ServerIncarnation};
 
@@ -25,7 +25,7 @@ const ENDS: [&str; 2] = ["t>", "t\n"];
 /// No author: he knows what was committed only.
 pub(crate) const NOBODY: usize = usize::MAX;
 
-/// What is known of one write.
+/// The knowledge of one write.
 struct Tag {
     author: usize,
     from: u64,
@@ -38,12 +38,12 @@ struct Tag {
     /// Machines that had it without having written it, or seen it in history: copies of others, and
     /// all when the server is restored.
     holders: BTreeSet<usize>,
-    /// Somebody took one of several names away; others may have taken the rest.
+    /// One of several names was taken away; other authors may have taken the rest.
     lost_name: bool,
     is_excused: bool,
 }
 
-/// Somebody who has seen history up to `seen` changes or removes a part of an object.
+/// A change or removal of a part of an object, by an author that has seen history up to `seen`.
 #[derive(Clone, Copy)]
 struct Changed {
     who: usize,
@@ -54,7 +54,7 @@ struct Changed {
 }
 
 impl Tag {
-    /// It need not be found in the end if it was in that part.
+    /// Excuses the tag if it was in the changed part.
     fn meet(&mut self, of: &Changed) {
         let has_seen = self.committed.is_some_and(|at| at <= of.seen);
         let knows = self.author == of.who || self.holders.contains(&of.who) || has_seen;
@@ -73,7 +73,7 @@ struct Account {
     digest: [u8; 32],
 }
 
-/// The account, and who looks at the server for it. Clones are the same.
+/// The account of all tags, with the peer that looks at the server. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Tags {
     account: Arc<Mutex<Account>>,
@@ -125,7 +125,7 @@ impl Tags {
         }
     }
 
-    /// Returns who looks at the server.
+    /// Returns the peer that looks at the server.
     pub(crate) fn peer(&self) -> Peer {
         self.peer
     }
@@ -169,7 +169,7 @@ impl Tags {
         count: usize,
         is_line: bool,
     ) -> (u64, Vec<u8>) {
-        // Nobody knows where it will lie.
+        // The place of an append is not known yet.
         self.write(author, object, 0, TAG);
         let account = &mut *self.account.lock();
         let id = account.tags.len() as u64 - 1;
@@ -195,7 +195,8 @@ impl Tags {
         self.each(|id, tag| tag.objects.extend(found.contains(id).then_some(object)));
     }
 
-    /// Somebody who has seen history up to `seen` changes or removes a part of an object.
+    /// Notes that an author which has seen history up to `seen` changes or removes a part of an
+    /// object.
     pub(crate) fn change(&self, who: usize, seen: CommitSeq, object: ObjectNo, from: u64, to: u64) {
         let changed = Changed {
             who,
@@ -217,7 +218,7 @@ impl Tags {
         });
     }
 
-    /// What this author has written so far survives a power cut.
+    /// Notes that all that this author has written so far survives a power cut.
     pub(crate) fn synced(&self, who: usize) {
         self.each(|_, tag| tag.is_durable |= tag.author == who);
     }
@@ -272,11 +273,14 @@ impl Tags {
             server_incarnation: ServerIncarnation::NONE,
             device: "spy".into(),
         };
-        assert!(matches!(eyes.ask(Request::Hello(hello)), Reply::Welcome(_)));
+        assert!(matches!(
+            eyes.ask(ClientRequest::Hello(hello)),
+            ServerReply::Welcome(_)
+        ));
         let (since, digest, mut after, mut all) =
             (account.seen, account.digest, None, BTreeSet::new());
         loop {
-            let Reply::Pulled(pulled) = eyes.ask(Request::Pull {
+            let ServerReply::Pulled(pulled) = eyes.ask(ClientRequest::Pull {
                 incarnation: Incarnation::NONE,
                 since,
                 digest,
@@ -288,10 +292,10 @@ impl Tags {
             };
             for change in pulled.changes {
                 let object = match change {
-                    Change::Is { version, .. } => version.object,
-                    Change::Gone { object } => object,
+                    PulledObject::Is { version, .. } => version.object,
+                    PulledObject::Gone { object } => object,
                 };
-                // Also what was changed again, or removed, before anybody looked.
+                // This includes tags that were changed or removed before the check could see them.
                 for at in eyes.versions(object, since, pulled.to) {
                     let found = found_in(&eyes.content(object, at).unwrap_or_default());
                     if at == pulled.to

@@ -3,7 +3,7 @@
 use crate::world::{CALLER, ROOT, World};
 use std::sync::Arc;
 use std::time::Duration;
-use teal_proto::Request;
+use teal_proto::ClientRequest;
 use teal_testkit::Rng;
 
 /// `make` and `unlink` look at change times right after an operation, whatever is being sent at
@@ -32,7 +32,7 @@ fn time_does_not_go_back_where_an_older_state_comes_from_the_server() {
     };
     let (of_use, clock) = (Arc::downgrade(&client), world.machines[0].clock.clone());
     wire.set_meanwhile(Some(Box::new(move |request| {
-        if let (Request::Commit { .. }, Some(client)) = (request, of_use.upgrade())
+        if let (ClientRequest::Commit { .. }, Some(client)) = (request, of_use.upgrade())
             && client.lookup(dir, b"two").is_err()
         {
             clock.advance(Duration::from_secs(5));

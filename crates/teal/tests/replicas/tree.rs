@@ -1,4 +1,4 @@
-//! What a client shows of its tree, as a value that can be compared.
+//! The state of a client's tree, as a value that can be compared.
 
 use crate::world::{CALLER, ROOT};
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub(crate) fn walk(client: &FileSystem) -> Result<Tree, FsError> {
     let mut dirs = vec![(String::new(), ROOT)];
     while let Some((path, dir)) = dirs.pop() {
         let names = entries(client, dir)?;
-        // How many directories are in it is known when it is listed.
+        // The number of directories in it is known when it is listed.
         tree.insert(format!("{path}/"), node(client, dir)?);
         for (name, no, kind) in names {
             let attr = client.lookup(dir, &name)?;

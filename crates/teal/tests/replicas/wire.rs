@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use teal_device::{Upstream, UpstreamError};
-use teal_proto::{RefusalCode, Refused, Reply, Request, encode_reply, encode_request};
+use teal_proto::{
+    ClientRequest, RefusalCode, RefusalReply, ServerReply, encode_reply, encode_request,
+};
 use teal_server::{Peer, Server};
 use teal_testkit::Rng;
 use teal_types::Op;
@@ -26,7 +28,7 @@ use teal_types::Op;
 pub(crate) struct Seat {
     pub(crate) server: Arc<RwLock<Arc<Server>>>,
     pub(crate) power: Power,
-    /// Whether it has an older history than some have seen.
+    /// True if the server has an older history than some clients have seen.
     pub(crate) is_restored: Arc<AtomicBool>,
 }
 
@@ -68,8 +70,8 @@ impl Trace {
     }
 }
 
-/// What other threads do while an answer is on its way.
-pub(crate) type Meanwhile = Box<dyn FnMut(&Request) + Send>;
+/// The work of other threads while an answer is on its way.
+pub(crate) type Meanwhile = Box<dyn FnMut(&ClientRequest) + Send>;
 
 struct State {
     rng: Rng,
@@ -79,7 +81,7 @@ struct State {
     /// Operations on files that are called so are refused.
     refuses: bool,
     /// A request that is still somewhere, and arrives once more.
-    straying: Option<Request>,
+    straying: Option<ClientRequest>,
     meanwhile: Option<Meanwhile>,
 }
 
@@ -148,7 +150,7 @@ impl Wire {
         self.state.lock().is_cut
     }
 
-    fn deliver(&self, request: &Request) -> Result<Reply, UpstreamError> {
+    fn deliver(&self, request: &ClientRequest) -> Result<ServerReply, UpstreamError> {
         let (begins, _) = self.power.act();
         if !begins || self.seat.power.is_off() {
             return Err(lost());
@@ -177,7 +179,7 @@ impl Wire {
     }
 
     /// Lets others go on; what they ask has no such company.
-    fn wait(&self, request: &Request) {
+    fn wait(&self, request: &ClientRequest) {
         let meanwhile = self.state.lock().meanwhile.take();
         if let Some(mut meanwhile) = meanwhile {
             meanwhile(request);
@@ -185,7 +187,7 @@ impl Wire {
         }
     }
 
-    fn fated(&self, request: &Request, fate: u64) -> Result<Reply, UpstreamError> {
+    fn fated(&self, request: &ClientRequest, fate: u64) -> Result<ServerReply, UpstreamError> {
         match fate {
             0 => Err(lost()),
             1 => self.deliver(request).and(Err(lost())),
@@ -197,8 +199,8 @@ impl Wire {
 
 /// Returns whether a part of a batch has a file in it that is refused: as with the server, all of
 /// the part is.
-fn is_poisoned(request: &Request) -> bool {
-    let Request::Stage { ops, .. } = request else {
+fn is_poisoned(request: &ClientRequest) -> bool {
+    let ClientRequest::Stage { ops, .. } = request else {
         return false;
     };
     ops.iter()
@@ -214,7 +216,7 @@ fn short(what: &impl std::fmt::Debug) -> String {
 }
 
 impl Upstream for Wire {
-    fn call(&self, request: &Request, _: Duration) -> Result<Reply, UpstreamError> {
+    fn call(&self, request: &ClientRequest, _: Duration) -> Result<ServerReply, UpstreamError> {
         let (fate, straying) = {
             let mut state = self.state.lock();
             if state.is_cut {
@@ -238,7 +240,7 @@ impl Upstream for Wire {
         };
         if self.state.lock().refuses && is_poisoned(request) {
             let words = "this operation makes no sense".into();
-            return Err(UpstreamError::Refused(Refused {
+            return Err(UpstreamError::Refused(RefusalReply {
                 code: RefusalCode::BadRequest,
                 words,
             }));
@@ -249,7 +251,7 @@ impl Upstream for Wire {
         let reply = self.fated(request, fate);
         self.wait(request);
         match reply? {
-            Reply::Refused(refused) => Err(UpstreamError::Refused(refused)),
+            ServerReply::Refused(refused) => Err(UpstreamError::Refused(refused)),
             reply => Ok(reply),
         }
     }

@@ -1,18 +1,18 @@
 //! A server in memory, whole clients on disks in memory, and what can happen to them.
 
 use crate::drives::Stick;
-use crate::hand::{FLYING, PENDING};
 use crate::logs::Kernel;
+use crate::operator::{DIRTY, IN_FLIGHT};
 use crate::power::{Power, PoweredDisk, PoweredMeta, PoweredShelf};
 use crate::wire::{Seat, Trace, Wire};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-use teal_chunk::{ChunkStore, MemoryShelf, Options};
+use teal_chunk::{ChunkStore, ChunkStoreOptions, MemoryShelf};
 use teal_env::{Clock as _, DiskShape};
 use teal_log::{CheckOptions, MkfsOptions, OpenOptions, Severity, Store};
-use teal_meta::Memory;
+use teal_meta::MemoryMeta;
 use teal_posix::{Caller, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 use teal_server::{Peer, Server};
@@ -53,7 +53,7 @@ impl Machine {
     pub(crate) fn is_known(&self) -> bool {
         let status = self.client.replica().unwrap().upstream_status().unwrap();
         let is_sent = |(no, note): &(ObjectNo, Vec<u8>)| {
-            no.get() >= LEASE || note[1] & (PENDING | FLYING) == 0
+            no.get() >= LEASE || note[1] & (DIRTY | IN_FLIGHT) == 0
         };
         !status.author.incarnation.is_none()
             && !status.announcing
@@ -76,10 +76,10 @@ impl Machine {
     }
 }
 
-/// What the server keeps.
+/// The stores of the server.
 #[derive(Clone)]
 struct Kept {
-    meta: Memory,
+    meta: MemoryMeta,
     shelf: MemoryShelf,
 }
 
@@ -87,7 +87,7 @@ impl Kept {
     /// As a power cut now, or a copy, has it.
     fn copy(&self) -> Self {
         Self {
-            meta: self.meta.crash(),
+            meta: self.meta.after_power_cut(),
             shelf: MemoryShelf::from_objects(self.shelf.snapshot()),
         }
     }
@@ -95,7 +95,7 @@ impl Kept {
 
 /// All of them.
 pub(crate) struct World {
-    /// The true time: of the server, and of machines whose clock nobody has set.
+    /// The true time, which the server has, and machines with clocks that were not changed.
     clock: SimClock,
     pub(crate) machines: Vec<Machine>,
     pub(crate) trace: Trace,
@@ -116,7 +116,7 @@ fn serve(
     power: &Power,
     is_last_kept: bool,
 ) -> Arc<Server> {
-    let domain = teal_server::domain(&kept.meta, &**entropy).unwrap();
+    let domain = teal_server::load_domain(&kept.meta, &**entropy).unwrap();
     let clock = Arc::new(clock.clone());
     let shelf = Arc::new(PoweredShelf {
         shelf: kept.shelf.clone(),
@@ -126,7 +126,7 @@ fn serve(
     let chunks = ChunkStore::open(
         shelf,
         domain,
-        Options::default(),
+        ChunkStoreOptions::default(),
         clock.clone(),
         Arc::clone(entropy) as _,
     );
@@ -162,7 +162,7 @@ impl World {
             Arc::new(SeededEntropy::new(seed)),
         );
         let kept = Kept {
-            meta: Memory::new(),
+            meta: MemoryMeta::new(),
             shelf: MemoryShelf::new(),
         };
         let power = Power::new();
@@ -201,15 +201,14 @@ impl World {
             .for_each(|clock| clock.advance(by));
     }
 
-    /// Somebody sets the clock of a machine, or of the server (`None`): hours back, a year ahead,
-    /// or right.
+    /// Sets the clock of a machine, or of the server (`None`): hours back, a year ahead, or right.
     pub(crate) fn set_clock(&self, whose: Option<usize>, rng: &mut Rng) -> String {
         let clock = whose.map_or(&self.server_clock, |at| &self.machines[at].clock);
-        let now = clock.civil();
+        let now = clock.civil_time();
         let secs = match rng.below(3) {
             0 => now.secs - 3600 * (1 + rng.below(48) as i64),
             1 => now.secs + 365 * 86_400,
-            _ => self.clock.civil().secs,
+            _ => self.clock.civil_time().secs,
         };
         clock.set_civil(Timestamp::new(secs, now.nanos));
         format!("{} s", secs - now.secs)
@@ -218,7 +217,9 @@ impl World {
     /// A device of the volume.
     pub(crate) fn enrol(&self, name: &str) -> Peer {
         let server = self.server();
-        let token = server.token(self.volume, Duration::from_secs(60)).unwrap();
+        let token = server
+            .make_token(self.volume, Duration::from_secs(60))
+            .unwrap();
         server.enrol(&token, name).unwrap()
     }
 
@@ -232,7 +233,7 @@ impl World {
             &MkfsOptions::default(),
         )
         .unwrap();
-        disk.restart();
+        disk.restart_trace();
         disk
     }
 
@@ -279,13 +280,13 @@ impl World {
             joins,
             ..
         } = &self.machines[of];
-        let copy = disk.trace().crash(rng, false).disk;
+        let copy = disk.trace().crash_at_end(rng, false).disk;
         let (name, peer, joins) = (format!("{name} again"), wire.peer(), *joins);
         self.add(&name, copy, peer, joins, rng);
     }
 
     fn add(&mut self, name: &str, disk: RecordingDisk, peer: Peer, joins: bool, rng: &mut Rng) {
-        let (power, clock) = (Power::new(), SimClock::new(self.clock.civil()));
+        let (power, clock) = (Power::new(), SimClock::new(self.clock.civil_time()));
         let wire = Wire::new(
             &self.seat,
             peer,
@@ -346,7 +347,7 @@ impl World {
             ..
         } = &self.machines[at];
         power.fails_after(0);
-        let image = disk.trace().crash(rng, true);
+        let image = disk.trace().crash_at_end(rng, true);
         if self.is_printed {
             println!("  {name} is back: {image}");
         }
@@ -361,7 +362,7 @@ impl World {
     /// is not. `power`: that of its next life.
     pub(crate) fn cut_server(&mut self, rng: &mut Rng) {
         if rng.chance(0.5) {
-            self.kept.meta = self.kept.meta.crash();
+            self.kept.meta = self.kept.meta.after_power_cut();
         }
         self.start_server(rng.chance(0.5));
     }
@@ -378,7 +379,7 @@ impl World {
         );
     }
 
-    /// What the server has is copied to a safe place.
+    /// Copies the server's stores to a safe place.
     pub(crate) fn back_up(&mut self) {
         self.backup = Some(self.kept.copy());
     }

@@ -1,13 +1,13 @@
 //! A machine that was let in and means ill: it uses the protocol as it is, without end. The others
 //! go on meanwhile, and nothing is stuck afterwards.
 //!
-//! With `TEAL_LONG`, each misuse lasts ten minutes, and the others' flush and first read are
-//! measured against those before it; `TEAL_MISUSE=words` takes only those whose name has these
-//! words.
+//! With `TEAL_LONG`, each misuse lasts ten minutes, and the flush and first read of the other
+//! machines are measured against those before it; `TEAL_MISUSE=words` takes only those with these
+//! words in their names.
 
 use super::Volume;
 use super::support::stranger::{DEADLINE, Stranger, days_ago};
-use super::support::{PATIENCE, flush, is_long, run, seeded, wait_until};
+use super::support::{PATIENCE, flush, is_long, run_program, seeded, wait_until};
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -17,12 +17,12 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::Channel;
 use teal_proto::{
-    CHUNKS_MAX, Reply, Request, batch_digest, decode_reply, encode_ops, encode_request,
+    CHUNKS_MAX, ClientRequest, ServerReply, batch_digest, decode_reply, encode_ops, encode_request,
 };
 use teal_testkit::Rng;
 use teal_types::{
-    Attributes, BatchNo, ChunkId, CommitSeq, ContentChange, FileType, Incarnation, Link, Name,
-    ObjectNo, Op, Piece, Source,
+    BatchNo, ChunkId, CommitSeq, ContentChange, ContentPiece, FileType, HardLink, Incarnation,
+    Name, ObjectNo, Op, PieceSource, ReplicatedAttributes,
 };
 
 /// Connections over which it does the same at a time.
@@ -35,7 +35,7 @@ const LONG: Duration = Duration::from_secs(600);
 struct Hostile {
     channel: Channel,
     incarnation: Incarnation,
-    /// An object number that nobody else uses.
+    /// An object number that no other machine uses.
     number: u64,
     /// Batches that it may use.
     batch: u64,
@@ -56,16 +56,16 @@ impl Hostile {
     }
 
     /// Returns what the server says, if it says anything: a refusal is as good as anything else.
-    fn ask(&self, request: &Request) -> Option<Reply> {
+    fn ask(&self, request: &ClientRequest) -> Option<ServerReply> {
         let answer = self
             .channel
             .call(&encode_request(request).unwrap(), DEADLINE);
         answer.ok().map(|bytes| decode_reply(&bytes).unwrap())
     }
 
-    fn link(&self, name: &str) -> Link {
+    fn link(&self, name: &str) -> HardLink {
         let name = format!("hostile {} {name}", self.number);
-        Link {
+        HardLink {
             dir: ObjectNo::ROOT,
             name: Name::new(name.as_bytes()).unwrap(),
         }
@@ -74,9 +74,9 @@ impl Hostile {
     /// Operations that make its file.
     fn create(&self) -> Vec<Op> {
         let object = ObjectNo::new(self.number);
-        let attributes = Attributes {
+        let attributes = ReplicatedAttributes {
             perm: 0o644,
-            ..Attributes::default()
+            ..ReplicatedAttributes::default()
         };
         let place = Op::Place {
             object,
@@ -99,14 +99,14 @@ impl Hostile {
 /// One turn of a misuse.
 type Turn = fn(&mut Hostile, u64);
 
-/// What is done to the server, again and again.
+/// The misuses of the server, each repeated again and again.
 const MISUSES: [(&str, Turn); 9] = [
     ("content that is never committed", |hostile, _| {
         let chunks = (0..8).map(|_| hostile.bytes(256 << 10).into()).collect();
-        hostile.ask(&Request::Put { chunks });
+        hostile.ask(&ClientRequest::Put { chunks });
     }),
     ("operations that are never committed", |hostile, turn| {
-        let link = |n: u64| Link {
+        let link = |n: u64| HardLink {
             dir: ObjectNo::ROOT,
             name: Name::new(format!("{n:0200}").as_bytes()).unwrap(),
         };
@@ -118,7 +118,7 @@ const MISUSES: [(&str, Turn); 9] = [
             time: days_ago(0),
         };
         let (incarnation, batch) = (hostile.incarnation, hostile.batch + turn / 64);
-        hostile.ask(&Request::Stage {
+        hostile.ask(&ClientRequest::Stage {
             incarnation,
             batch: BatchNo::new(batch),
             part: (turn % 64) as u32,
@@ -127,7 +127,7 @@ const MISUSES: [(&str, Turn); 9] = [
     }),
     ("pulls without end", |hostile, _| {
         let (incarnation, since, digest) = (hostile.incarnation, CommitSeq::new(0), [0; 32]);
-        hostile.ask(&Request::Pull {
+        hostile.ask(&ClientRequest::Pull {
             incarnation,
             since,
             digest,
@@ -138,15 +138,15 @@ const MISUSES: [(&str, Turn); 9] = [
     }),
     ("questions for chunks that nobody has", |hostile, _| {
         let chunks = (0..CHUNKS_MAX).map(|_| hostile.chunk()).collect();
-        hostile.ask(&Request::Have { chunks });
+        hostile.ask(&ClientRequest::Have { chunks });
     }),
     ("operations that make no sense", |hostile, turn| {
         let object = ObjectNo::new(hostile.number);
-        let source = Source::Chunk {
+        let source = PieceSource::Chunk {
             id: hostile.chunk(),
             offset: u32::MAX,
         };
-        let piece = Piece {
+        let piece = ContentPiece {
             offset: u64::MAX - 5,
             len: 10,
             source,
@@ -162,7 +162,7 @@ const MISUSES: [(&str, Turn); 9] = [
             base: CommitSeq::new(turn << 40),
             change,
         }];
-        hostile.ask(&Request::Stage {
+        hostile.ask(&ClientRequest::Stage {
             incarnation: hostile.incarnation,
             batch: BatchNo::new(hostile.batch),
             part: 0,
@@ -170,7 +170,7 @@ const MISUSES: [(&str, Turn); 9] = [
         });
     }),
     ("messages that are cut short", |hostile, turn| {
-        let whole = encode_request(&Request::Have {
+        let whole = encode_request(&ClientRequest::Have {
             chunks: vec![hostile.chunk(); 20],
         })
         .unwrap();
@@ -196,13 +196,13 @@ const MISUSES: [(&str, Turn); 9] = [
         };
         let digest = batch_digest([&encode_ops(&ops).unwrap()[..]]);
         let batch = hostile.batch;
-        hostile.ask(&Request::Stage {
+        hostile.ask(&ClientRequest::Stage {
             incarnation,
             batch: BatchNo::new(batch),
             part: 0,
             ops,
         });
-        if let Some(Reply::Committed { .. }) = hostile.ask(&Request::Commit {
+        if let Some(ServerReply::Committed { .. }) = hostile.ask(&ClientRequest::Commit {
             incarnation,
             batch: BatchNo::new(batch),
             parts: 1,
@@ -213,7 +213,7 @@ const MISUSES: [(&str, Turn); 9] = [
     }),
     ("commits of parts that are not there", |hostile, turn| {
         let (incarnation, batch) = (hostile.incarnation, hostile.batch + turn);
-        hostile.ask(&Request::Commit {
+        hostile.ask(&ClientRequest::Commit {
             incarnation,
             batch: BatchNo::new(batch),
             parts: 1000,
@@ -221,20 +221,20 @@ const MISUSES: [(&str, Turn); 9] = [
         });
     }),
     ("lives without end", |hostile, _| {
-        hostile.ask(&Request::Incarnate);
+        hostile.ask(&ClientRequest::Incarnate);
     }),
 ];
 
-/// How long the others take for a flush, and for the first read of what it brought, each the median
-/// of so many rounds.
+/// Measures how long the other machines take for a flush, and for the first read of what it
+/// brought, each the median of so many rounds.
 fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Duration; 2] {
     let mut all = [Vec::new(), Vec::new()];
     for round in 0.. {
         let file = format!("{name} {round}");
         fs::write(volume.laptop.path(&file), seeded(round as u64, 100_000)).unwrap();
-        let begun = SystemClock.monotonic();
+        let begun = SystemClock.monotonic_time();
         flush(&volume.laptop);
-        let flushed = SystemClock.monotonic();
+        let flushed = SystemClock.monotonic_time();
         let is_there = || {
             fs::read(volume.nas.0.path(&file))
                 .is_ok_and(|bytes| bytes == seeded(round as u64, 100_000))
@@ -247,7 +247,7 @@ fn measured(volume: &Volume, name: &str, until: &dyn Fn(usize) -> bool) -> [Dura
             volume.laptop.status()
         );
         all[0].push(flushed - begun);
-        all[1].push(SystemClock.monotonic() - flushed);
+        all[1].push(SystemClock.monotonic_time() - flushed);
         if until(round + 1) {
             break;
         }
@@ -263,7 +263,7 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
     let calm = measured(volume, &format!("before {name}"), &|rounds| {
         rounds >= if is_long() { 30 } else { 1 }
     });
-    let begun = SystemClock.monotonic();
+    let begun = SystemClock.monotonic_time();
     let (ends, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     let (incarnation, first) = Stranger::begin(&stranger.channel());
     let troubled = std::thread::scope(|scope| {
@@ -295,7 +295,7 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
         }
         let is_over = |rounds| {
             if is_long() {
-                SystemClock.monotonic() - begun > LONG
+                SystemClock.monotonic_time() - begun > LONG
             } else {
                 rounds >= ROUNDS
             }
@@ -314,7 +314,7 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
     println!("{name}: {times} times; flush and first read take {troubled:?}, and {calm:?} before");
     if is_long() {
         for (during, before) in troubled.iter().zip(calm) {
-            // A tenth of a second is nothing that anybody waits for.
+            // A tenth of a second is not noticed.
             assert!(
                 *during <= before * 2 + Duration::from_millis(100),
                 "{name}: {troubled:?}, and {calm:?} before"
@@ -357,7 +357,7 @@ fn silent_connections_hold_back_neither_machines_nor_newcomers() {
         .status()
         .is_ok_and(|s| s.success());
     if !is_there {
-        teal_testkit::skip(test, "openssl is missing");
+        teal_testkit::skip_test(test, "openssl is missing");
         return;
     }
     let Some(mut volume) = Volume::new(test) else {
@@ -394,7 +394,7 @@ fn silent_connections_hold_back_neither_machines_nor_newcomers() {
         .collect();
     let port = with.0.rsplit_once(':').unwrap().1;
     let established = || {
-        let said = run(Command::new("ss").args([
+        let said = run_program(Command::new("ss").args([
             "-Htn",
             "state",
             "established",
@@ -410,7 +410,7 @@ fn silent_connections_hold_back_neither_machines_nor_newcomers() {
         established()
     );
     let world = super::support::World::new(test).unwrap();
-    super::support::try_join(&world, &with).good();
+    super::support::try_join(&world, &with).expect_success();
     let store = world.path("store.teal");
     let newcomer = super::support::Mounted::found(world, store);
     assert_eq!(

@@ -1,11 +1,11 @@
-//! Who may speak: tokens, certificates, copies of stores.
+//! The right to speak: tokens, certificates, copies of stores.
 
 use super::support::stranger::{
     DEADLINE, Office, days_ago, identity_dir, runtime, server_identity,
 };
 use super::support::{
-    History, Mounted, Nas, PATIENCE, World, converge, end, flush, join, run, seeded, try_join,
-    wait_until,
+    History, Mounted, Nas, PATIENCE, World, converge, end, flush, join, run_program, seeded,
+    try_join, wait_until,
 };
 use super::{Volume, flush_fails, trouble};
 use std::fs;
@@ -32,12 +32,13 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
         let history = History::open(&data);
         history
             .server()
-            .token(history.peer().volume, Duration::ZERO)
+            .make_token(history.peer().volume, Duration::ZERO)
             .unwrap()
     };
     volume.nas.serve_at(&address);
     let world = World::new(test).unwrap();
-    let said = try_join(&world, &(address.clone(), format!("{old}.{fingerprint}"))).refused();
+    let said =
+        try_join(&world, &(address.clone(), format!("{old}.{fingerprint}"))).expect_refusal();
     assert!(
         said.contains("this token has expired; make a new one on the server"),
         "{said}"
@@ -46,7 +47,7 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
         !world.path("store.teal").exists() && !world.path("store.teal.d").exists(),
         "nothing is left of it"
     );
-    // Somebody guesses.
+    // A stranger guesses tokens.
     let runtime = runtime();
     let guess = |n: u32| {
         let token = format!("{}-{n:032x}", &token[..8]);
@@ -73,7 +74,7 @@ fn a_token_that_has_expired_and_guessed_ones_are_refused() {
     volume.end();
 }
 
-/// A volume whose server has been there for two years, and a machine that has joined it, unmounted.
+/// Returns a volume on a server that is two years old, and a machine that has joined it, unmounted.
 pub(crate) fn old_volume(test: &str) -> Option<(Volume, Mounted, CertifiedPeer)> {
     let mut nas = Nas::alone(World::new(test)?, |root| {
         fs::write(root.join("known"), "x").unwrap()
@@ -141,7 +142,7 @@ fn a_certificate_that_ended_is_renewed_and_one_that_ended_long_ago_is_refused() 
         .unwrap()
         .expires();
     assert!(
-        before < SystemClock.civil() && after > days_ago(-80),
+        before < SystemClock.civil_time() && after > days_ago(-80),
         "{before:?} and {after:?}"
     );
     converge(&volume.nas.0, &other);
@@ -168,13 +169,13 @@ fn certificates_of_others_are_refused() {
         ..peer
     };
     for (identity, words) in [
-        // Of another server: this one is not the one it knows.
+        // This certificate is of another server, which this one does not know.
         (
             Office::new(&foreign, now, peer, Vec::new()).identity,
             &["not the expected server", "fingerprint"][..],
         ),
-        // Of this server, for another volume; for a machine that nobody has enrolled; for the other
-        // machine.
+        // These are of this server, for another volume, for a machine that was never enrolled, and
+        // for the other machine.
         (
             Office::new(&dir, now, strange, Vec::new()).identity,
             &["enrol"],
@@ -234,11 +235,13 @@ fn a_copied_store_goes_on_as_another_one_and_nothing_of_either_is_lost() {
     volume.laptop.down();
     let world = World::new(test).unwrap();
     let script = r#"cp -a "$1" "$2/store.teal"; cp -a "$1.d" "$2/store.teal.d""#;
-    run(Command::new("sh")
-        .args(["-ec", script, "sh"])
-        .arg(volume.laptop.store())
-        .arg(world.path("")))
-    .good();
+    run_program(
+        Command::new("sh")
+            .args(["-ec", script, "sh"])
+            .arg(volume.laptop.store())
+            .arg(world.path("")),
+    )
+    .expect_success();
     volume.nas.serve_at(&address);
     volume.laptop.up();
     write(&volume.laptop, "the first", 1);

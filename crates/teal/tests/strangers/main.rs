@@ -41,11 +41,11 @@ impl Volume {
         })
     }
 
-    /// What the laptop writes is at the server and on the other mount in time, and the other way
-    /// round.
+    /// Checks that files of the laptop reach the server and the other mount in time, and the other
+    /// way round.
     #[track_caller]
     pub(crate) fn is_undisturbed(&mut self) {
-        let before = SystemClock.monotonic();
+        let before = SystemClock.monotonic_time();
         self.told += 1;
         let name = format!("told {}", self.told);
         for (from, to) in [(&self.laptop, &self.nas.0), (&self.nas.0, &self.laptop)] {
@@ -64,7 +64,7 @@ impl Volume {
                 || fs::read(to.path(&name)).is_ok_and(|bytes| bytes == seeded(self.told, 100_000));
             assert!(wait_until(PATIENCE, is_there), "{name}");
         }
-        let waited = SystemClock.monotonic() - before;
+        let waited = SystemClock.monotonic_time() - before;
         assert!(
             waited < Duration::from_secs(20),
             "the others notice: it takes them {waited:?}"

@@ -1,4 +1,4 @@
-//! What clients send that are not the program: too much, nonsense, and nothing at all.
+//! The messages of clients other than the program: too much, nonsense, and nothing at all.
 
 use super::Volume;
 use super::support::stranger::{DEADLINE, Stranger, call, call_with, days_ago};
@@ -13,10 +13,12 @@ use std::path::Path;
 use std::time::Duration;
 use teal_net::NetError;
 use teal_proto::{
-    MESSAGE_MAX, PROTOCOL, RefusalCode, Reply, Request, Want, batch_digest, decode_request,
-    encode_ops, encode_request,
+    ClientRequest, MESSAGE_MAX, PROTOCOL, RefusalCode, ServerReply, WantedRange, batch_digest,
+    decode_request, encode_ops, encode_request,
 };
-use teal_types::{Attributes, BatchNo, CommitSeq, FileType, Incarnation, Link, Name, ObjectNo, Op};
+use teal_types::{
+    BatchNo, CommitSeq, FileType, HardLink, Incarnation, Name, ObjectNo, Op, ReplicatedAttributes,
+};
 
 /// Bytes of the daemon in memory.
 fn resident(pid: i32) -> u64 {
@@ -66,7 +68,7 @@ fn messages_of_any_size_and_kind_are_refused_in_words() {
             bytes[..2].copy_from_slice(&PROTOCOL.to_le_bytes());
         }
         match call_with(&channel, &bytes) {
-            Ok(Reply::Refused(refused)) => assert!(!refused.words.is_empty()),
+            Ok(ServerReply::Refused(refused)) => assert!(!refused.words.is_empty()),
             // Some are requests, by chance, that ask for nothing that could do harm.
             Ok(reply) => assert!(bytes.len() < 20, "{reply:?} to {bytes:?}"),
             Err(e) => panic!("{e}"),
@@ -80,9 +82,9 @@ fn messages_of_any_size_and_kind_are_refused_in_words() {
 fn named(incarnation: Incarnation, batch: u64, no: u64, name: &[u8]) -> Vec<u8> {
     let marker = b"a name to be replaced";
     let object = ObjectNo::new(no);
-    let attributes = Attributes {
+    let attributes = ReplicatedAttributes {
         perm: 0o644,
-        ..Attributes::default()
+        ..ReplicatedAttributes::default()
     };
     let ops = vec![
         Op::Create {
@@ -94,14 +96,14 @@ fn named(incarnation: Incarnation, batch: u64, no: u64, name: &[u8]) -> Vec<u8> 
         Op::Place {
             object,
             base: CommitSeq::new(0),
-            link: Link {
+            link: HardLink {
                 dir: ObjectNo::ROOT,
                 name: Name::new(marker).unwrap(),
             },
             time: days_ago(0),
         },
     ];
-    let bytes = encode_request(&Request::Stage {
+    let bytes = encode_request(&ClientRequest::Stage {
         incarnation,
         batch: BatchNo::new(batch),
         part: 0,
@@ -143,7 +145,7 @@ fn names_that_lead_elsewhere_are_no_names_and_odd_ones_are_kept_as_they_are() {
         &long,
     ] {
         match call_with(&channel, &named(incarnation, 1, first, name)).unwrap() {
-            Reply::Refused(refused) => {
+            ServerReply::Refused(refused) => {
                 assert_eq!(refused.code, RefusalCode::BadRequest, "{refused}");
                 assert!(
                     refused.words.contains("no message") || refused.words.contains("name"),
@@ -164,14 +166,14 @@ fn names_that_lead_elsewhere_are_no_names_and_odd_ones_are_kept_as_they_are() {
     ];
     for (name, batch) in odd.iter().zip(1..) {
         let bytes = named(incarnation, batch, first + batch, name);
-        assert_eq!(call_with(&channel, &bytes).unwrap(), Reply::Done);
-        let Ok(Request::Stage { ops, .. }) = decode_request(&bytes) else {
+        assert_eq!(call_with(&channel, &bytes).unwrap(), ServerReply::Done);
+        let Ok(ClientRequest::Stage { ops, .. }) = decode_request(&bytes) else {
             panic!("it is a part of a batch")
         };
         let digest = batch_digest([&encode_ops(&ops).unwrap()[..]]);
         let committed = call(
             &channel,
-            &Request::Commit {
+            &ClientRequest::Commit {
                 incarnation,
                 batch: BatchNo::new(batch),
                 parts: 1,
@@ -179,7 +181,7 @@ fn names_that_lead_elsewhere_are_no_names_and_odd_ones_are_kept_as_they_are() {
             },
         );
         assert!(
-            matches!(committed, Reply::Committed { .. }),
+            matches!(committed, ServerReply::Committed { .. }),
             "{committed:?}"
         );
     }
@@ -262,17 +264,17 @@ fn machines_that_never_listen_do_not_keep_others_from_being_heard() {
     volume.nas.flush();
     let object = ObjectNo::new(fs::metadata(volume.nas.0.path("large")).unwrap().ino());
     let stranger = Stranger::new(&mut volume.nas);
-    let Reply::Versions { versions, .. } = call(
+    let ServerReply::Versions { versions, .. } = call(
         &stranger.channel(),
-        &Request::Look {
+        &ClientRequest::Look {
             objects: vec![object],
         },
     ) else {
         panic!("it is there");
     };
     let data_seq = versions[0].as_ref().unwrap().data_seq;
-    let read = encode_request(&Request::Read {
-        wants: vec![Want {
+    let read = encode_request(&ClientRequest::Read {
+        wants: vec![WantedRange {
             object,
             data_seq,
             offset: 0,
@@ -284,10 +286,10 @@ fn machines_that_never_listen_do_not_keep_others_from_being_heard() {
     let channels: Vec<_> = (0..6)
         .map(|_| stranger.channel_to(&way, MESSAGE_MAX))
         .collect();
-    // Many at a time that hear nothing, and say it again and again; and pulls whose answers nobody
-    // waits for.
+    // Many connections at a time that read nothing, and repeat their request again and again; and
+    // pulls with answers that are never read.
     let (incarnation, since, digest) = (Incarnation::new(1), CommitSeq::new(1 << 40), [0; 32]);
-    let pull = Request::Pull {
+    let pull = ClientRequest::Pull {
         incarnation,
         since,
         digest,
@@ -339,7 +341,7 @@ fn thousands_of_connections_cost_those_who_are_connected_nothing_and_newcomers_s
     assert!(resident(volume.nas.0.pid()) < memory + (64 << 20));
     // They stay and say nothing: newcomers take their places.
     let world = World::new(test).unwrap();
-    try_join(&world, &with).good();
+    try_join(&world, &with).expect_success();
     let store = world.path("store.teal");
     let newcomer = Mounted::found(world, store);
     assert_eq!(

@@ -1,7 +1,7 @@
-//! Who may read what: the server's data on its machine, the tree on a machine that was shut out,
-//! and what other machines put into the tree.
+//! The rights to read: the server's data on its machine, the tree on a machine that was shut out,
+//! and files that other machines put into the tree.
 
-use super::support::{Mounted, Nas, PATIENCE, World, converge, end, join, run, wait_until};
+use super::support::{Mounted, Nas, PATIENCE, World, converge, end, join, run_program, wait_until};
 use super::{flush_fails, trouble};
 use rustix::fs::StatVfsMountFlags;
 use std::fs::{self, Permissions};
@@ -75,7 +75,7 @@ fn what_a_server_keeps_is_readable_by_its_owner_alone() {
         &["--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()],
     ]
     .concat();
-    let said = nas.0.world().teal(&with_data).refused();
+    let said = nas.0.world().teal(&with_data).expect_refusal();
     assert!(
         said.contains("of somebody else") && said.contains("directory of its own"),
         "{said}"
@@ -125,7 +125,7 @@ fn what_a_server_keeps_is_readable_by_its_owner_alone() {
 }
 
 /// Returns what `teal serve` says to these arguments.
-fn serve(nas: &Nas, args: &[&str]) -> super::support::Said {
+fn serve(nas: &Nas, args: &[&str]) -> super::support::ProgramOutput {
     let place = [
         "serve",
         nas.0.point().to_str().unwrap(),
@@ -138,7 +138,7 @@ fn serve(nas: &Nas, args: &[&str]) -> super::support::Said {
 fn shown(m: &Mounted) -> String {
     m.world()
         .teal(&["status", m.point().to_str().unwrap()])
-        .good()
+        .expect_success()
 }
 
 #[test]
@@ -168,16 +168,16 @@ fn a_machine_shut_out_hears_nothing_more_says_so_and_can_be_let_in_again() {
         (&["--revoke", "9", "--yes"], "no machine has the number 9"),
         (&["--readmit", "2"], "is not shut out"),
     ] {
-        let said = serve(&nas, args).refused();
+        let said = serve(&nas, args).expect_refusal();
         assert!(said.contains(words), "{args:?}: {said}");
     }
     assert!(!shown(&nas.0).contains("shut out"), "{}", shown(&nas.0));
-    // It waits for news, and is told that it gets none.
+    // The machine waits for news, and is told that it gets none.
     assert!(wait_until(
         PATIENCE,
         || laptop.status()["upstream"]["only_here"] == 0
     ));
-    serve(&nas, &["--revoke", "2", "--yes"]).good();
+    serve(&nas, &["--revoke", "2", "--yes"]).expect_success();
     fs::write(nas.0.path("secret"), "not for the laptop").unwrap();
     nas.flush();
     assert!(
@@ -213,7 +213,7 @@ fn a_machine_shut_out_hears_nothing_more_says_so_and_can_be_let_in_again() {
     );
     converge(&nas.0, &second);
     // The way back.
-    serve(&nas, &["--readmit", "2"]).good();
+    serve(&nas, &["--readmit", "2"]).expect_success();
     assert!(
         wait_until(PATIENCE, || laptop.status()["upstream"]["trouble"]
             .is_null()),
@@ -252,10 +252,12 @@ fn device_nodes_and_setuid_files_of_one_machine_do_nothing_on_the_others_unless_
         return;
     };
     let mut nas = Nas::alone(world, |root| {
-        run(Command::new("mknod")
-            .arg(root.join("null"))
-            .args(["c", "1", "3"]))
-        .good();
+        run_program(
+            Command::new("mknod")
+                .arg(root.join("null"))
+                .args(["c", "1", "3"]),
+        )
+        .expect_success();
     });
     assert_eq!(
         takes_effect(&nas.0),

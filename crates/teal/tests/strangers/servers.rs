@@ -3,7 +3,7 @@
 use super::identity::old_volume;
 use super::support::stranger::{Office, Stranger, call_with, days_ago, identity_dir};
 use super::support::{
-    Nas, PATIENCE, World, converge, end, flush, is_long, join, run, seeded, wait_until,
+    Nas, PATIENCE, World, converge, end, flush, is_long, join, run_program, seeded, wait_until,
 };
 use super::{Volume, flush_fails, trouble};
 use std::fs;
@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use teal_net::ClientIdentity;
-use teal_proto::{PROTOCOL, Reply, Request, encode_request};
+use teal_proto::{ClientRequest, PROTOCOL, ServerReply, encode_request};
 
 #[test]
 fn another_protocol_is_named_on_both_sides() {
@@ -20,10 +20,10 @@ fn another_protocol_is_named_on_both_sides() {
         return;
     };
     let stranger = Stranger::new(&mut volume.nas);
-    let mut newer = encode_request(&Request::Incarnate).unwrap();
+    let mut newer = encode_request(&ClientRequest::Incarnate).unwrap();
     newer[0] += 1;
     match call_with(&stranger.channel(), &newer).unwrap() {
-        Reply::Refused(refused) => {
+        ServerReply::Refused(refused) => {
             let ours = format!(
                 "the other side speaks protocol {} and this program protocol {PROTOCOL}",
                 PROTOCOL + 1
@@ -73,7 +73,7 @@ struct Fitting(PathBuf);
 
 impl Fitting {
     fn new(args: &[&str], point: PathBuf) -> Self {
-        run(Command::new("mount").args(args).arg(&point)).good();
+        run_program(Command::new("mount").args(args).arg(&point)).expect_success();
         Self(point)
     }
 }
@@ -120,7 +120,7 @@ fn a_server_without_space_says_so_and_takes_everything_when_it_has_some() {
     let shown = laptop
         .world()
         .teal(&["status", laptop.point().to_str().unwrap()])
-        .good();
+        .expect_success();
     assert!(
         shown.contains("does not take changes") && shown.contains("safe?    NO"),
         "{shown}"
@@ -129,15 +129,17 @@ fn a_server_without_space_says_so_and_takes_everything_when_it_has_some() {
     assert_eq!(fs::read(other.path("known")).unwrap(), seeded(1, 200_000));
     for (m, name) in [(&other, "of another"), (&nas.0, "of the nas")] {
         fs::write(m.path(name), seeded(50, 4_000_000)).unwrap();
-        run(Command::new("sync").arg("-f").arg(m.point())).good();
+        run_program(Command::new("sync").arg("-f").arg(m.point())).expect_success();
         assert_eq!(fs::read(m.path(name)).unwrap(), seeded(50, 4_000_000));
     }
     let large = fs::read(laptop.path("large")).unwrap();
     assert!(large == seeded(1, 48_000_000), "the large file is whole");
-    run(Command::new("mount")
-        .args(["-o", "remount,size=400m"])
-        .arg(&data))
-    .good();
+    run_program(
+        Command::new("mount")
+            .args(["-o", "remount,size=400m"])
+            .arg(&data),
+    )
+    .expect_success();
     // Without being told.
     let all = [&laptop, &other, &nas.0];
     let drained = || all.iter().all(|m| m.status()["upstream"]["only_here"] == 0);
@@ -159,10 +161,12 @@ fn chunks_that_cannot_be_written_are_said_and_sent_later() {
     let (nas, laptop) = (&volume.nas, &volume.laptop);
     let chunks = nas.0.store().with_extension("teal.d").join("server/chunks");
     let bound = Fitting::new(&["--bind", chunks.to_str().unwrap()], chunks.clone());
-    run(Command::new("mount")
-        .args(["-o", "remount,bind,ro"])
-        .arg(&chunks))
-    .good();
+    run_program(
+        Command::new("mount")
+            .args(["-o", "remount,bind,ro"])
+            .arg(&chunks),
+    )
+    .expect_success();
     fs::write(laptop.path("new"), seeded(7, 3_000_000)).unwrap();
     flush_fails(
         laptop,
@@ -178,7 +182,7 @@ fn chunks_that_cannot_be_written_are_said_and_sent_later() {
             .is_some_and(|why| why.contains("cannot be written"))
     };
     assert!(wait_until(PATIENCE, stuck), "{}", laptop.status());
-    // What is there is served.
+    // The content that exists is served.
     assert_eq!(fs::read(laptop.path("known")).unwrap(), seeded(1, 200_000));
     let third = join(test, &with);
     assert_eq!(fs::read(third.path("known")).unwrap(), seeded(1, 200_000));
@@ -286,13 +290,13 @@ fn an_upload_that_failed_gives_its_space_back_to_others() {
         &["no space left for", "make room", data.to_str().unwrap()],
     );
     assert!(packs(&data).0 > 20 << 20, "it came far: {:?}", packs(&data));
-    // It is given up; what has been sent of it has no name, and makes way when another machine
-    // needs the room.
+    // The upload is given up; its content has no name, and makes way when another machine needs the
+    // room.
     fs::remove_file(laptop.path("large")).unwrap();
     for n in 0..6 {
         fs::write(nas.0.path(format!("other{n}")), seeded(100 + n, 4_000_000)).unwrap();
     }
-    run(Command::new("sync").arg("-f").arg(nas.0.point())).good();
+    run_program(Command::new("sync").arg("-f").arg(nas.0.point())).expect_success();
     // The server dies at any point of it, and goes on.
     let _ = nas
         .0

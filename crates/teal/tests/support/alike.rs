@@ -1,11 +1,11 @@
 //! Shell scripts that must say the same in a directory of the file system below and on a mount, and
 //! leave the same behind.
 
-use super::{Mounted, World, is_user_able, program, run};
+use super::{Mounted, World, find_program, is_user_able, run_program};
 use std::path::Path;
 use std::process::Command;
 
-/// What it is about, and the script.
+/// The subject, and the script.
 pub(crate) type Script = (&'static str, &'static str);
 
 /// Shows everything in the current directory: modes, owners, lists as programs and as the kernel
@@ -29,16 +29,18 @@ chmod 755 .
 umask 022
 "#;
 
-/// What scripts use. (Not `xfs_io`: it asks every mount of the machine for its size, and waits for
-/// those that do not answer.)
+/// The programs that scripts use. (Not `xfs_io`: it asks every mount of the machine for its size,
+/// and waits for those that do not answer.)
 const PROGRAMS: [&str; 4] = ["setfacl", "getfattr", "perl", "setcap"];
 
 fn outcome(script: &str, place: &Path) -> String {
     let script = format!("exec 2>&1\n{WORDS}\n{script}\nshow");
-    run(Command::new("sh")
-        .args(["-c", &script])
-        .env("LC_ALL", "C")
-        .current_dir(place))
+    run_program(
+        Command::new("sh")
+            .args(["-c", &script])
+            .env("LC_ALL", "C")
+            .current_dir(place),
+    )
     .stdout
 }
 
@@ -46,8 +48,12 @@ fn outcome(script: &str, place: &Path) -> String {
 /// remount.
 #[track_caller]
 pub(crate) fn behaves_as_below(test: &str, scripts: &[Script]) {
-    if !is_user_able() || PROGRAMS.iter().any(|name| program(name, &[]).is_none()) {
-        return teal_testkit::skip(
+    if !is_user_able()
+        || PROGRAMS
+            .iter()
+            .any(|name| find_program(name, &[]).is_none())
+    {
+        return teal_testkit::skip_test(
             test,
             "needs root, setpriv, perl and the Debian packages acl, attr, libcap2-bin",
         );
@@ -63,7 +69,7 @@ pub(crate) fn behaves_as_below(test: &str, scripts: &[Script]) {
     let probe =
         "touch f && setfacl -m u:5:r f && setcap cap_chown+ep f && nameless . t && echo able";
     if !outcome(probe, &below).contains("able") {
-        return teal_testkit::skip(
+        return teal_testkit::skip_test(
             test,
             "the file system of /var/tmp has not enough to compare with",
         );

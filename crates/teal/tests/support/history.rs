@@ -1,15 +1,15 @@
-//! What the server of a volume remembers, read from its data while it is not served.
+//! The history that the server of a volume remembers, read from its data while it is not served.
 
 use std::path::Path;
 use std::sync::Arc;
-use teal_chunk::{Access, ChunkStore, DirectoryShelf, Options};
+use teal_chunk::{AccessMode, ChunkStore, ChunkStoreOptions, DirectoryShelf};
 use teal_env::{Clock, SystemClock, SystemEntropy};
-use teal_meta::{Meta, Sqlite};
-use teal_proto::{Got, REPLY_BYTES, Reply, Request, VersionNote};
+use teal_meta::{MetaStore, Sqlite};
+use teal_proto::{ClientRequest, ContentAnswer, REPLY_BYTES, ServerReply, VersionNote};
 use teal_server::{Peer, Server};
 use teal_types::{CommitSeq, ObjectNo};
 
-/// A server that nobody can connect to.
+/// A server without a listener.
 pub(crate) struct History {
     server: Server,
     peer: Peer,
@@ -17,7 +17,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Of the data in `STORE.d/server`.
+    /// Opens the data in `STORE.d/server`.
     pub(crate) fn open(data: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -26,18 +26,18 @@ impl History {
             .unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy = Arc::new(SystemEntropy);
-        let meta: Arc<dyn Meta> = Arc::new(Sqlite::open(&data.join("meta.db")).unwrap());
-        let domain = teal_server::domain(&*meta, &*entropy).unwrap();
+        let meta: Arc<dyn MetaStore> = Arc::new(Sqlite::open(&data.join("meta.db")).unwrap());
+        let domain = teal_server::load_domain(&*meta, &*entropy).unwrap();
         let shelf = DirectoryShelf::open(
             &data.join("chunks"),
-            Access::Write,
+            AccessMode::Write,
             runtime.handle().clone(),
         )
         .unwrap();
         let (chunks, _) = ChunkStore::open(
             Arc::new(shelf),
             domain,
-            Options::default(),
+            ChunkStoreOptions::default(),
             Arc::clone(&clock),
             entropy.clone(),
         )
@@ -68,10 +68,10 @@ impl History {
             let after = found.last().map_or(CommitSeq::new(0), |note| note.seq);
             match self
                 .server
-                .handle(self.peer, Request::History { object, after })
+                .handle(self.peer, ClientRequest::History { object, after })
             {
-                Reply::History(more) if more.is_empty() => return found,
-                Reply::History(more) => found.extend(more),
+                ServerReply::History(more) if more.is_empty() => return found,
+                ServerReply::History(more) => found.extend(more),
                 reply => panic!("{reply:?}"),
             }
         }
@@ -83,14 +83,14 @@ impl History {
         let mut offset = 0;
         while offset < size {
             let len = (size - offset).min(REPLY_BYTES as u64);
-            let request = Request::ReadPast {
+            let request = ClientRequest::ReadPast {
                 object: ObjectNo::new(object),
                 at,
                 offset,
                 len,
             };
-            let Reply::Past {
-                got: Got::Is { len, pieces },
+            let ServerReply::Past {
+                got: ContentAnswer::Is { len, pieces },
                 ..
             } = self.server.handle(self.peer, request)
             else {

@@ -1,7 +1,7 @@
 //! Programs of others, other users, and mount namespaces in which the machine can be changed
 //! without changing it.
 
-use super::{Said, World, program, run};
+use super::{ProgramOutput, World, find_program, run_program};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,12 +17,12 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
         std::env::var_os("TEAL_TOOLS").map(|dir| Path::new(&dir).join("bin").join(name));
     installed
         .filter(|file| file.is_file())
-        .or_else(|| program(name, &["/opt/tools/bin"]))
+        .or_else(|| find_program(name, &["/opt/tools/bin"]))
 }
 
 /// Returns whether programs can be run as another user here.
 pub(crate) fn is_user_able() -> bool {
-    is_root() && program("setpriv", &[]).is_some()
+    is_root() && find_program("setpriv", &[]).is_some()
 }
 
 /// The directory above `path` that other users may not pass through, as root's own home, which
@@ -43,14 +43,14 @@ pub(crate) fn is_long() -> bool {
 const NOT: &str = r#"not() { if "$@"; then echo "unexpected: $*" >&2; exit 1; fi; }"#;
 
 /// Runs a shell script; `$1` and so on are `args`.
-pub(crate) fn shell(world: &World, script: &str, args: &[&Path]) -> Said {
+pub(crate) fn shell(world: &World, script: &str, args: &[&Path]) -> ProgramOutput {
     let mut command = Command::new("sh");
     let script = format!("{NOT}\n{script}");
     world
         .furnish(&mut command)
         .args(["-e", "-c", &script, "sh"])
         .args(args);
-    run(&mut command)
+    run_program(&mut command)
 }
 
 /// A mount namespace of its own for shell scripts.
@@ -69,7 +69,7 @@ impl<'w> PrivateMounts<'w> {
 
     /// Runs a script in which `mount.teal` and `mount.fuseblk.teal` are where mount(8) looks for
     /// them. The daemons it starts live in the namespace: the script ends them.
-    pub(crate) fn with_mount_programs(&self, script: &str, args: &[&Path]) -> Said {
+    pub(crate) fn with_mount_programs(&self, script: &str, args: &[&Path]) -> ProgramOutput {
         const PREPARE: &str = r#"
             new="$1"; teal="$2"; shift 2
             mkdir -p "$new/old" "$new/sbin"
@@ -88,13 +88,13 @@ impl<'w> PrivateMounts<'w> {
     }
 
     /// Runs a script in a namespace of its own.
-    pub(crate) fn run(&self, script: &str, args: &[&Path]) -> Said {
+    pub(crate) fn run(&self, script: &str, args: &[&Path]) -> ProgramOutput {
         let mut command = Command::new("unshare");
         let script = format!("{NOT}\n{script}");
         self.0
             .furnish(&mut command)
             .args(["--mount", "sh", "-e", "-c", &script, "sh"])
             .args(args);
-        run(&mut command)
+        run_program(&mut command)
     }
 }

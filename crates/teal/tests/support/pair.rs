@@ -2,10 +2,12 @@
 //! cable.
 
 use super::cable::ADDRESSES;
-use super::{Cable, Mounted, PATIENCE, Said, World, are_alike, compare_replicas, wait_until};
+use super::{
+    Cable, Mounted, PATIENCE, ProgramOutput, World, are_alike, compare_replicas, wait_until,
+};
 use std::path::Path;
 
-/// Of every store.
+/// The size of every store.
 const SIZE: &str = "1G";
 
 /// Returns what `teal serve` prints for others: where it listens, and the token.
@@ -33,7 +35,7 @@ impl Nas {
         Some(this)
     }
 
-    /// The same, not served yet.
+    /// Returns such a volume that is not served yet.
     pub(crate) fn alone(world: World, begin: impl FnOnce(&Path)) -> Self {
         let mounted = Mounted::of(world, SIZE);
         begin(mounted.point());
@@ -56,13 +58,13 @@ impl Nas {
         })
     }
 
-    /// The same, at this address from now on.
+    /// Serves it at this address from now on.
     #[track_caller]
     pub(crate) fn serve_at(&mut self, listen: &str) -> (String, String) {
         self.serve_with(&["--listen", listen])
     }
 
-    /// The same, with these arguments.
+    /// Serves it with these arguments.
     #[track_caller]
     pub(crate) fn serve_with(&mut self, more: &[&str]) -> (String, String) {
         let (point, store) = (
@@ -70,7 +72,11 @@ impl Nas {
             self.0.store().to_str().unwrap().to_owned(),
         );
         let args = ["serve", &point, "--store", &store, "--device", "nas"];
-        let said = self.0.world().teal(&[&args[..], more].concat()).good();
+        let said = self
+            .0
+            .world()
+            .teal(&[&args[..], more].concat())
+            .expect_success();
         self.0.adopt();
         invitation(&said)
     }
@@ -95,11 +101,11 @@ impl Nas {
 pub(crate) fn flush(m: &Mounted) {
     m.world()
         .teal(&["flush", m.point().to_str().unwrap()])
-        .good();
+        .expect_success();
 }
 
 /// Joins a volume in a world of its own.
-pub(crate) fn try_join(world: &World, (address, token): &(String, String)) -> Said {
+pub(crate) fn try_join(world: &World, (address, token): &(String, String)) -> ProgramOutput {
     let (point, store) = (world.path("Teal"), world.path("store.teal"));
     let store = store.to_str().unwrap();
     let args = [
@@ -123,7 +129,7 @@ pub(crate) fn join(test: &str, with: &(String, String)) -> Mounted {
 
 #[track_caller]
 pub(crate) fn join_from(world: World, with: &(String, String)) -> Mounted {
-    try_join(&world, with).good();
+    try_join(&world, with).expect_success();
     let store = world.path("store.teal");
     Mounted::found(world, store)
 }
@@ -135,7 +141,7 @@ pub(crate) fn apart(test: &str, begin: impl FnOnce(&Path)) -> Option<(Cable, Nas
     apart_in(test, worlds, begin)
 }
 
-/// The same, in worlds made already.
+/// Does so in worlds that exist already.
 pub(crate) fn apart_in(
     test: &str,
     worlds: [World; 2],

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::{
-    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, Listening, NetError, ServerIdentity,
-    Service, TransportLimits, enrol,
+    CertifiedPeer, Channel, ChannelOptions, ClientIdentity, ListeningServer, NetError, PeerService,
+    ServerIdentity, TransportLimits, enrol,
 };
-use teal_proto::{Hello, MESSAGE_MAX, Reply, Request, decode_reply, encode_request};
+use teal_proto::{ClientRequest, Hello, MESSAGE_MAX, ServerReply, decode_reply, encode_request};
 use teal_testkit::SimClock;
 use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ServerIncarnation, Timestamp};
 use tokio::runtime::Runtime;
 
-/// How long an answer may take.
+/// The longest time that an answer may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) fn runtime() -> Runtime {
@@ -27,14 +27,14 @@ pub(crate) fn runtime() -> Runtime {
         .unwrap()
 }
 
-/// Returns where a served volume keeps what proves who its server is.
+/// Returns where a served volume keeps the identity of its server.
 pub(crate) fn server_identity(nas: &Mounted) -> PathBuf {
     nas.store().with_extension("teal.d").join("server/identity")
 }
 
 /// The time so many days ago.
 pub(crate) fn days_ago(days: i64) -> Timestamp {
-    let now = SystemClock.civil();
+    let now = SystemClock.civil_time();
     Timestamp::new(now.secs - days * 86_400, now.nanos)
 }
 
@@ -89,7 +89,7 @@ impl Stranger {
     pub(crate) fn begin(channel: &Channel) -> (Incarnation, u64) {
         let (seen, seen_digest) = (CommitSeq::new(0), [0; 32]);
         let device = "../../stranger".to_owned();
-        let hello = Request::Hello(Hello {
+        let hello = ClientRequest::Hello(Hello {
             incarnation: Incarnation::NONE,
             last_batch: BatchNo::NONE,
             seen,
@@ -98,9 +98,11 @@ impl Stranger {
             server_incarnation: ServerIncarnation::NONE,
             device,
         });
-        assert!(matches!(call(channel, &hello), Reply::Welcome(_)));
-        match call(channel, &Request::Incarnate) {
-            Reply::Incarnated { incarnation, lease } => (incarnation, u64::from(lease) * LEASE),
+        assert!(matches!(call(channel, &hello), ServerReply::Welcome(_)));
+        match call(channel, &ClientRequest::Incarnate) {
+            ServerReply::Incarnated { incarnation, lease } => {
+                (incarnation, u64::from(lease) * LEASE)
+            }
             reply => panic!("{reply:?}"),
         }
     }
@@ -108,28 +110,28 @@ impl Stranger {
 
 /// Asks as the program would.
 #[track_caller]
-pub(crate) fn call(channel: &Channel, request: &Request) -> Reply {
+pub(crate) fn call(channel: &Channel, request: &ClientRequest) -> ServerReply {
     call_with(channel, &encode_request(request).unwrap()).unwrap()
 }
 
 /// Sends any bytes.
-pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<Reply, NetError> {
+pub(crate) fn call_with(channel: &Channel, bytes: &[u8]) -> Result<ServerReply, NetError> {
     channel
         .call(bytes, DEADLINE)
         .map(|answer| decode_reply(&answer).unwrap())
 }
 
-/// A server that takes everybody for the same machine, and has one answer to everything.
+/// A server that takes every client for the same machine, and has one answer to everything.
 struct Registrar(CertifiedPeer, Vec<u8>);
 
-impl Service for Registrar {
+impl PeerService for Registrar {
     fn call(&self, _: CertifiedPeer, _: &[u8]) -> Vec<u8> {
         self.1.clone()
     }
     fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(self.0)
     }
-    fn welcome(&self, _: CertifiedPeer) -> Result<(), String> {
+    fn check_peer(&self, _: CertifiedPeer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -138,7 +140,7 @@ impl Service for Registrar {
 pub(crate) struct Office {
     pub(crate) identity: ClientIdentity,
     pub(crate) address: String,
-    _listening: Listening,
+    _listening: ListeningServer,
     _runtime: Runtime,
 }
 
@@ -184,7 +186,7 @@ impl Office {
     }
 }
 
-/// Returns who a joined machine is, while it is not mounted.
+/// Returns where the identity of a joined machine is, while it is not mounted.
 pub(crate) fn identity_dir(laptop: &Mounted) -> PathBuf {
     laptop.store().with_extension("teal.d").join("identity")
 }

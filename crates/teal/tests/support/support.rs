@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the program in a world of its own, mounts that go away with the
-//! test, waiting.
+//! The parts that the end-to-end tests share: the program in a world of its own, mounts that go
+//! away with the test, waiting.
 //!
 //! # Guarantees
 //! 1. Nothing outside the test's own temporary directory is written: home, data, sockets, logs and
@@ -40,21 +40,23 @@ pub(crate) use tree::{are_alike, compare_replicas, compare_trees, digest, fill, 
 pub(crate) use work::{Library, Work};
 pub(crate) use world::{Mounted, TEAL, World};
 
-pub(crate) use teal_testkit::{LoopDevice, Point, Said, has_loop_devices, program, run};
+pub(crate) use teal_testkit::{
+    ProgramOutput, TestLoopDevice, TestMount, find_program, has_loop_devices, run_program,
+};
 
 use std::path::Path;
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 
-/// How long anything that must happen may take on a loaded machine.
+/// The longest time that anything which must happen may take on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Polls `condition` until it holds; `false` if it does not within `limit`.
 #[must_use]
 pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let end = SystemClock.monotonic() + limit;
+    let end = SystemClock.monotonic_time() + limit;
     while !condition() {
-        if SystemClock.monotonic() >= end {
+        if SystemClock.monotonic_time() >= end {
             return false;
         }
         std::thread::park_timeout(Duration::from_millis(20));
@@ -62,7 +64,7 @@ pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -
     true
 }
 
-/// Lets `time` go by, for tests whose promise is that nothing happens in it.
+/// Lets `time` go by, for tests that promise that nothing happens in it.
 pub(crate) fn let_pass(time: Duration) {
     assert!(!wait_until(time, || false), "time passes");
 }

@@ -70,7 +70,7 @@ fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
 enum Times {
     /// All, in seconds.
     Seconds,
-    /// Those of files, to the nanosecond: a directory in which something came and went between two
+    /// Times of files, to the nanosecond: a directory in which something came and went between two
     /// flushes has a time of its own.
     OfFiles,
 }
@@ -125,7 +125,7 @@ pub(crate) fn compare_trees(one: &Path, other: &Path) -> usize {
     compare(one, other, Times::Seconds)
 }
 
-/// The same, with times of files only, to the nanosecond.
+/// Does the same, with times of files only, to the nanosecond.
 #[track_caller]
 pub(crate) fn compare_replicas(one: &Path, other: &Path) -> usize {
     compare(one, other, Times::OfFiles)

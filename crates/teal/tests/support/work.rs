@@ -1,12 +1,12 @@
 //! Work that goes on while machines are killed and cables pulled: a C library that is unpacked,
 //! built and thrown away, again and again.
 
-use super::{Mounted, PATIENCE, World, digest, run, wait_until};
+use super::{Mounted, PATIENCE, World, digest, run_program, wait_until};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What is torn by a crash is not taken for built: the last step of each rule is a rename.
+/// Files torn by a crash do not count as built: the last step of each rule is a rename.
 const MAKEFILE: &str = "\
 objects := $(patsubst src/%.c,out/%.o,$(wildcard src/*/*.c))
 out/library.a: $(objects)
@@ -53,13 +53,14 @@ impl Library {
             from=$(ls -d "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/zstd-sys-*/zstd/lib | tail -n 1)
             cd "$from" && tar cf "$1/sources.tar" common decompress *.h
         "#;
-        let packed = run(Command::new("sh").args(["-ec", script, "sh"]).arg(&place)).code == 0;
+        let packed =
+            run_program(Command::new("sh").args(["-ec", script, "sh"]).arg(&place)).code == 0;
         if !packed
             || ["cc", "make"]
                 .iter()
-                .any(|name| super::program(name, &[]).is_none())
+                .any(|name| super::find_program(name, &[]).is_none())
         {
-            teal_testkit::skip(
+            teal_testkit::skip_test(
                 test,
                 "needs cc, make and the sources of zstd-sys in cargo's registry",
             );
@@ -79,15 +80,17 @@ impl Library {
     #[track_caller]
     fn build(&self, dir: &Path) -> (u64, u128) {
         let script = format!("{UNPACK}\nmake -s out/library.a");
-        run(Command::new("sh")
-            .args(["-ec", &script, "sh"])
-            .arg(dir)
-            .arg(&self.place))
-        .good();
+        run_program(
+            Command::new("sh")
+                .args(["-ec", &script, "sh"])
+                .arg(dir)
+                .arg(&self.place),
+        )
+        .expect_success();
         digest(&dir.join("out/library.a"))
     }
 
-    /// What is half done in `dir` is finished, and comes out as anywhere.
+    /// Finishes the half-done work in `dir`, and checks that it comes out as anywhere.
     #[track_caller]
     pub(crate) fn finish(&self, dir: &Path) {
         assert_eq!(self.build(dir), self.built, "built in {}", dir.display());
@@ -126,7 +129,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// How often it was finished.
+    /// Returns how often it was finished.
     pub(crate) fn rounds(&self) -> u64 {
         std::fs::read_to_string(&self.rounds)
             .unwrap()

@@ -1,7 +1,7 @@
 //! A test's own world, and mounts in it.
 
-use super::cable::Machine;
-use super::{PATIENCE, Said, run, wait_until};
+use super::cable::NetworkNamespace;
+use super::{PATIENCE, ProgramOutput, run_program, wait_until};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -25,19 +25,19 @@ const LONGEST: [Duration; 2] = [Duration::from_secs(480), Duration::from_secs(4 
 #[derive(Debug)]
 pub(crate) struct World {
     dir: TempDir,
-    /// Where the program runs; `None`: where the test does.
-    machine: Option<Arc<Machine>>,
+    /// The machine on which the program runs; `None`: that of the test.
+    machine: Option<Arc<NetworkNamespace>>,
 }
 
 impl World {
     /// A new world; `None`, on record as skipped, where nothing can be mounted.
     pub(crate) fn new(test: &str) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
-            teal_testkit::skip(test, "/dev/fuse is missing");
+            teal_testkit::skip_test(test, "/dev/fuse is missing");
             return None;
         }
         if !super::is_root() {
-            teal_testkit::skip(test, "needs root");
+            teal_testkit::skip_test(test, "needs root");
             return None;
         }
         Some(Self::without_mounts())
@@ -75,8 +75,8 @@ impl World {
         Self { dir, machine: None }
     }
 
-    /// The same, on another machine.
-    pub(crate) fn on(mut self, machine: Arc<Machine>) -> Self {
+    /// Does the same on another machine.
+    pub(crate) fn on(mut self, machine: Arc<NetworkNamespace>) -> Self {
         self.machine = Some(machine);
         self
     }
@@ -99,24 +99,24 @@ impl World {
 
     /// The program with the test's environment, not started yet.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = self
-            .machine
-            .as_ref()
-            .map_or_else(|| Command::new(TEAL), |machine| machine.command(TEAL));
+        let mut command = self.machine.as_ref().map_or_else(
+            || Command::new(TEAL),
+            |machine| machine.command_inside(TEAL),
+        );
         self.furnish(&mut command).args(args);
         command
     }
 
     /// Runs the program to its end.
-    pub(crate) fn teal<S: AsRef<OsStr>>(&self, args: &[S]) -> Said {
-        run(&mut self.command(args))
+    pub(crate) fn teal<S: AsRef<OsStr>>(&self, args: &[S]) -> ProgramOutput {
+        run_program(&mut self.command(args))
     }
 
     /// Makes a store of `size` in the file `name`.
     pub(crate) fn store(&self, name: &str, size: &str) -> PathBuf {
         let path = self.path(name);
         self.teal(&["mkfs", path.to_str().unwrap(), "--size", size])
-            .good();
+            .expect_success();
         path
     }
 }
@@ -186,7 +186,7 @@ impl Mounted {
             "--size",
             size,
         ];
-        this.world.teal(&args).good();
+        this.world.teal(&args).expect_success();
         this.look();
         this
     }
@@ -248,7 +248,7 @@ impl Mounted {
         let said = self
             .world
             .teal(&["status", self.point_str(), "--json"])
-            .good();
+            .expect_success();
         let mut all: Value = serde_json::from_str(&said).unwrap();
         all[0].take()
     }
@@ -299,7 +299,7 @@ impl Mounted {
             "--store",
             self.store.to_str().unwrap(),
         ];
-        let said = self.world.teal(&args).good();
+        let said = self.world.teal(&args).expect_success();
         self.look();
         said
     }
@@ -315,7 +315,7 @@ impl Mounted {
                 "-o",
                 options,
             ])
-            .good();
+            .expect_success();
         self.look();
     }
 
@@ -338,7 +338,7 @@ impl Mounted {
             }
             !is_busy
         });
-        said.good();
+        said.expect_success();
         let pid = self.pid.take().expect("it was mounted");
         assert!(
             is_gone(pid),
@@ -354,15 +354,15 @@ impl Mounted {
     }
 
     /// Mounts it again where no `sync(2)` reaches it. Any program of the machine may call that at
-    /// any time, and with it syncs every file system: whoever counts commits, or tells what was not
-    /// committed, is not to be reached.
+    /// any time, and with it syncs every file system, so a test that counts commits, or tells what
+    /// was not committed, must not be reached.
     #[track_caller]
     pub(crate) fn hide_from_sync(&mut self) {
         self.down();
         self.mount("nosyncfs");
     }
 
-    /// How often somebody has asked for everything to be durable: this test, or a `sync(2)`.
+    /// Returns how often a sync of everything was requested, by this test or by a `sync(2)`.
     pub(crate) fn syncs(&self) -> u64 {
         let status = self.status();
         let found = status["requests"]
@@ -378,7 +378,7 @@ impl Mounted {
         kill(self.pid.take().expect("it was mounted"));
     }
 
-    /// Waits for the end of a daemon whose mount somebody else took away.
+    /// Waits for the end of a daemon when its mount was taken away by another process.
     #[track_caller]
     pub(crate) fn ended(&mut self) {
         let pid = self.pid.take().expect("it was mounted");
@@ -393,7 +393,7 @@ impl Mounted {
     pub(crate) fn set(&self, key: &str, value: &str) {
         self.world
             .teal(&["config", "set", key, value, self.point_str()])
-            .good();
+            .expect_success();
     }
 
     /// The rights and wrongs of the store, after an unmount.

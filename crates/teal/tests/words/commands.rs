@@ -2,7 +2,7 @@
 //! it has failed.
 
 use crate::str;
-use crate::support::{Said, World, digest, is_user_able, run};
+use crate::support::{ProgramOutput, World, digest, is_user_able, run_program};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn tree(world: &World) -> Vec<(Vec<String>, String)> {
     while let Some(words) = open.pop() {
         let help = world
             .teal(&[&words[..], &["--help".to_owned()]].concat())
-            .good();
+            .expect_success();
         open.extend(
             subcommands(&help)
                 .into_iter()
@@ -88,7 +88,7 @@ fn every_command_that_is_named_anywhere_exists() {
     let tree = tree(&world);
     let mut known: BTreeSet<Vec<String>> = tree.iter().map(|(words, _)| words.clone()).collect();
     // Hidden: the program calls it inside a guest.
-    world.teal(&["lab", "guest", "--help"]).good();
+    world.teal(&["lab", "guest", "--help"]).expect_success();
     known.insert(vec!["lab".into(), "guest".into()]);
     let groups = tree
         .iter()
@@ -115,7 +115,7 @@ fn every_command_that_is_named_anywhere_exists() {
             ));
         }
     }
-    // What the program says lies in its sources; tests of parsers apart.
+    // The program's messages lie in its sources, apart from tests of parsers.
     let mut dirs = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
@@ -153,7 +153,7 @@ fn every_command_that_is_named_anywhere_exists() {
     );
 }
 
-/// How each command is given a file; `{}` is the file, `{point}` a directory that is not there.
+/// The way to give each command a file; `{}` is the file, `{point}` a directory that is not there.
 const WITH_A_FILE: &[&str] = &[
     "up {point} --store {}",
     "down {}",
@@ -221,8 +221,8 @@ const WITHOUT_A_FILE: &[&str] = &[
     "lab disk stop",
 ];
 
-/// It failed, and says so in words.
-fn is_refused(args: &str, what: &str, said: &Said) -> Option<String> {
+/// Checks that the program failed, and said so in words.
+fn is_refused(args: &str, what: &str, said: &ProgramOutput) -> Option<String> {
     let is_debug = ["NotTeal", "Err(", "Some(", "Error {", "panicked", "Os {"]
         .iter()
         .any(|word| said.stderr.contains(word));
@@ -309,7 +309,7 @@ fn every_command_fails_with_its_exit_status() {
 fn every_command_says_what_it_may_not() {
     let test = "every_command_says_what_it_may_not";
     if !is_user_able() {
-        return teal_testkit::skip(test, "needs root and setpriv");
+        return teal_testkit::skip_test(test, "needs root and setpriv");
     }
     let world = World::open_to_all();
     let teal = world.path("teal");
@@ -340,7 +340,7 @@ fn every_command_says_what_it_may_not() {
         wrong.extend(is_refused(
             &args.join(" "),
             "no permission",
-            &run(&mut command),
+            &run_program(&mut command),
         ));
     }
     assert_eq!(digest(&store), before);

@@ -23,7 +23,7 @@ fn a_fake_mount_mounts_nothing() {
         return;
     };
     let Some(private) = PrivateMounts::new(&world) else {
-        return teal_testkit::skip(test, "mount namespaces cannot be made here");
+        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
     };
     let store = world.store("s.teal", "32M");
     let before = crate::support::digest(&store);
@@ -89,7 +89,7 @@ fn up_leaves_nothing_where_it_fails() {
     ]);
     says(said, &["20 bytes", "16 MiB", "500M or 20G"]);
     assert!(!world.path("c").exists() && !point.exists());
-    // What is there already stays.
+    // The existing files stay.
     let Some(mut m) = Mounted::new("up_leaves_nothing_where_it_fails", "32M") else {
         return;
     };
@@ -127,15 +127,15 @@ fn a_mount_point_of_any_bytes_is_shown_and_found() {
         os("--size"),
         os("32M"),
     ])
-    .good();
+    .expect_success();
     fs::write(point.join("f"), "content").unwrap();
-    let shown = teal(&[os("status")]).good();
+    let shown = teal(&[os("status")]).expect_success();
     assert!(
         shown.contains(r"p\xffoint \x5cx41\n") && shown.contains(r"st\xfeore.teal"),
         "{shown}"
     );
     let json: serde_json::Value =
-        serde_json::from_str(&teal(&[os("status"), os("--json")]).good()).unwrap();
+        serde_json::from_str(&teal(&[os("status"), os("--json")]).expect_success()).unwrap();
     let (place, bytes) = (
         json[0]["mount_point"].as_str().unwrap(),
         json[0]["store"].as_str().unwrap(),
@@ -151,13 +151,13 @@ fn a_mount_point_of_any_bytes_is_shown_and_found() {
         os("7"),
         point.as_os_str(),
     ])
-    .good();
+    .expect_success();
     assert!(
         teal(&[os("config"), os("ls"), point.as_os_str()])
-            .good()
+            .expect_success()
             .contains("commit-seconds 7")
     );
-    // Of a volume without a server, only it has anything: what matters is that its mount is found.
+    // A volume without a server has no other copy: it matters here that its mount is found.
     let whereabouts = teal(&[os("where"), point.join("f").as_os_str()]);
     assert!(
         !whereabouts.stderr.contains("cannot be asked from here"),
@@ -171,14 +171,14 @@ fn a_mount_point_of_any_bytes_is_shown_and_found() {
         os("--device"),
         os("nas"),
     ])
-    .good();
+    .expect_success();
     assert_eq!(fs::read(point.join("f")).unwrap(), b"content");
     assert!(
         teal(&[os("where"), point.join("f").as_os_str()])
-            .good()
+            .expect_success()
             .contains("/f")
     );
-    let said = teal(&[os("down"), point.as_os_str()]).good();
+    let said = teal(&[os("down"), point.as_os_str()]).expect_success();
     assert!(said.contains(r"p\xffoint"), "{said}");
-    teal(&[os("check"), store.as_os_str()]).good();
+    teal(&[os("check"), store.as_os_str()]).expect_success();
 }

@@ -1,7 +1,7 @@
-//! What is free is no more than the disk under the store has room for.
+//! Free space is no more than the disk under the store has room for.
 
 use crate::str;
-use crate::support::{Mounted, Point, World, wait_until};
+use crate::support::{Mounted, TestMount, World, wait_until};
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn free(path: &Path) -> u64 {
 
 /// A file system of a test's own.
 struct Small {
-    point: Point,
+    point: TestMount,
     /// Removed when nothing is mounted there any more.
     _dir: tempfile::TempDir,
 }
@@ -33,7 +33,7 @@ fn small(mib: u64) -> Small {
         .status();
     assert!(done.unwrap().success());
     Small {
-        point: Point(host),
+        point: TestMount(host),
         _dir: dir,
     }
 }
@@ -46,7 +46,9 @@ fn a_store_promises_what_the_disk_under_it_has() {
     };
     let host = small(400);
     let store = host.point.0.join("store.teal");
-    world.teal(&["mkfs", str(&store), "--size", "50G"]).good();
+    world
+        .teal(&["mkfs", str(&store), "--size", "50G"])
+        .expect_success();
     let mut m = Mounted::on(world, store);
     let promised = free(m.point());
     assert!(
@@ -61,7 +63,7 @@ fn a_store_promises_what_the_disk_under_it_has() {
         status["free_bytes"].as_u64().unwrap() <= 400 << 20,
         "{status}"
     );
-    let shown = m.world().teal(&["status", str(m.point())]).good();
+    let shown = m.world().teal(&["status", str(m.point())]).expect_success();
     assert!(
         shown.contains("the disk under the store is too full"),
         "{shown}"
@@ -77,7 +79,7 @@ fn a_store_promises_what_the_disk_under_it_has() {
     assert_eq!(refused, Err(rustix::io::Errno::NOSPC));
     drop(whole);
     std::fs::remove_file(m.path("allocated")).unwrap();
-    // What is promised can be written, and no more.
+    // Promised space can be written, and no more.
     let mut file = std::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -99,7 +101,7 @@ fn a_store_promises_what_the_disk_under_it_has() {
         "{written} of {promised}"
     );
     assert!(free(m.point()) <= 16 << 20, "{}", free(m.point()));
-    // It comes back: what the host has given already counts, after a remount too.
+    // The space comes back: blocks that the host has given already count, after a remount too.
     std::fs::remove_file(m.path("f")).unwrap();
     let is_back = || free(m.point()) + (32 << 20) >= promised;
     assert!(
@@ -126,7 +128,9 @@ fn what_others_take_of_the_host_is_seen() {
     };
     let host = small(600);
     let store = host.point.0.join("store.teal");
-    world.teal(&["mkfs", str(&store), "--size", "8G"]).good();
+    world
+        .teal(&["mkfs", str(&store), "--size", "8G"])
+        .expect_success();
     let mut m = Mounted::on(world, store);
     let before = free(m.point());
     let others = host.point.0.join("others");

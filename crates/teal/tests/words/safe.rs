@@ -16,9 +16,9 @@ fn a_volume_without_a_server_is_never_said_to_be_at_one() {
         m.world().teal(&["flush", &point]),
         &[&point, "has no server", "teal serve"],
     );
-    let shown = m.world().teal(&["status", &point]).good();
+    let shown = m.world().teal(&["status", &point]).expect_success();
     assert!(shown.contains("the only copy"), "{shown}");
-    let said = m.world().teal(&["down", &point]).good();
+    let said = m.world().teal(&["down", &point]).expect_success();
     assert!(
         said.contains("everything is on the disk") && said.contains(str(m.store())),
         "{said}"
@@ -41,14 +41,18 @@ fn what_only_this_machine_has_is_said_when_it_is_unmounted() {
     assert_eq!(fs::read(laptop.path("a")).unwrap(), b"one");
     let point = str(laptop.point()).to_owned();
     let down = |laptop: &mut Mounted| {
-        let said = laptop.world().teal(&["down", &point]).good();
+        let said = laptop.world().teal(&["down", &point]).expect_success();
         laptop.ended();
         said
     };
     flush(&laptop);
     let said = down(&mut laptop);
     assert!(said.contains("the server has all of it"), "{said}");
-    let said = nas.0.world().teal(&["down", str(nas.0.point())]).good();
+    let said = nas
+        .0
+        .world()
+        .teal(&["down", str(nas.0.point())])
+        .expect_success();
     assert!(said.contains("on this machine has all of it"), "{said}");
     nas.0.ended();
     laptop.up();
@@ -64,7 +68,7 @@ fn what_only_this_machine_has_is_said_when_it_is_unmounted() {
     }
     // A mount that does not ask the server does not say that it has everything.
     laptop.mount("ro");
-    let shown = laptop.world().teal(&["status", &point]).good();
+    let shown = laptop.world().teal(&["status", &point]).expect_success();
     assert!(shown.contains("safe?    NO: 1 object"), "{shown}");
     assert!(
         shown.contains("read-only and does not ask it") && !shown.contains("connected"),
@@ -85,7 +89,7 @@ fn what_only_this_machine_has_is_said_when_it_is_unmounted() {
         laptop.world().teal(&["flush", &point]),
         &["nothing was sent", "replica.toml"],
     );
-    let shown = laptop.world().teal(&["status", &point]).good();
+    let shown = laptop.world().teal(&["status", &point]).expect_success();
     assert!(
         shown.contains("safe?    NO: 1 object") && shown.contains("replica.toml"),
         "{shown}"

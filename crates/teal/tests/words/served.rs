@@ -5,12 +5,12 @@ use crate::{says, str};
 use std::fs;
 use std::net::TcpListener;
 
-fn serve(m: &Mounted, more: &[&str]) -> crate::support::Said {
+fn serve(m: &Mounted, more: &[&str]) -> crate::support::ProgramOutput {
     m.world()
         .teal(&[&["serve", str(m.point()), "--device", "nas"], more].concat())
 }
 
-/// An address at which somebody else listens.
+/// Returns an address on which another program listens.
 fn taken() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -34,7 +34,7 @@ fn the_store_that_is_mounted_is_served_and_no_other() {
         &[&store, str(&other), "--store"],
     );
     assert_eq!(m.status()["pid"], pid, "the mount is as it was");
-    serve(&m, &["--listen", "127.0.0.1:0"]).good();
+    serve(&m, &["--listen", "127.0.0.1:0"]).expect_success();
     m.adopt();
     let status = m.status();
     assert_eq!(status["store"], store.as_str());
@@ -91,7 +91,7 @@ fn a_port_in_use_leaves_the_mount_as_it_was() {
         "nothing is left"
     );
     // A volume that is served: it is served where it was.
-    serve(&m, &["--listen", "127.0.0.1:0"]).good();
+    serve(&m, &["--listen", "127.0.0.1:0"]).expect_success();
     m.adopt();
     let before = m.status()["upstream"]["served"]
         .as_str()
@@ -116,7 +116,7 @@ fn what_cannot_be_served_after_all_is_mounted_again_as_it_was() {
     m.down();
     m.mount("commit=9");
     fs::write(m.path("f"), "content").unwrap();
-    serve(&m, &["--listen", "127.0.0.1:0"]).good();
+    serve(&m, &["--listen", "127.0.0.1:0"]).expect_success();
     let port = m.status()["upstream"]["served"]
         .as_str()
         .unwrap()
@@ -124,7 +124,7 @@ fn what_cannot_be_served_after_all_is_mounted_again_as_it_was() {
         .unwrap()
         .1
         .to_owned();
-    serve(&m, &["--listen", &format!("127.0.0.1:{port}")]).good();
+    serve(&m, &["--listen", &format!("127.0.0.1:{port}")]).expect_success();
     m.adopt();
     let setting = m.store().with_extension("teal.d").join("replica.toml");
     let before = fs::read_to_string(&setting).unwrap();

@@ -1,6 +1,6 @@
 //! Values that cannot be: what was given, what is accepted, with an example.
 
-use crate::support::{Mounted, World, run};
+use crate::support::{Mounted, World, run_program};
 use crate::{says, str};
 
 #[test]
@@ -136,10 +136,12 @@ fn settings_that_cannot_be_are_answered_with_what_can() {
 fn without_a_home_the_way_out_is_named() {
     let world = World::without_mounts();
     let teal = |args: &[&str]| {
-        run(world
-            .command(args)
-            .env_remove("HOME")
-            .env_remove("XDG_DATA_HOME"))
+        run_program(
+            world
+                .command(args)
+                .env_remove("HOME")
+                .env_remove("XDG_DATA_HOME"),
+        )
     };
     says(
         teal(&["down"]),

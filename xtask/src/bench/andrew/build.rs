@@ -1,31 +1,36 @@
-//! The tree that is built: where it comes from, its phases, and reading all of it.
+//! The tree that is built: its download, the phases of its build, and reading all of it.
 
-use super::super::lab::run;
-use super::super::meter::now;
+use super::super::meter::monotonic_seconds;
+use super::super::programs::run_program;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What OpenSSH is built with.
+/// The packages that OpenSSH is built with.
 const PACKAGES: &[&str] = &["gcc", "libc6-dev", "libssl-dev", "make", "zlib1g-dev"];
 
-/// Seconds for who is not limited: a day.
+/// The limit of phases that have none: a day, in seconds.
 pub(super) const UNLIMITED: f64 = 86_400.0;
 
 /// A part of the build that is timed for itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Phase {
+pub(super) enum BuildPhase {
     Untar,
     Configure,
     Make,
     Clean,
 }
 
-pub(super) const PHASES: [Phase; 4] = [Phase::Untar, Phase::Configure, Phase::Make, Phase::Clean];
+pub(super) const PHASES: [BuildPhase; 4] = [
+    BuildPhase::Untar,
+    BuildPhase::Configure,
+    BuildPhase::Make,
+    BuildPhase::Clean,
+];
 
-impl Phase {
-    pub(super) fn name(self) -> &'static str {
+impl BuildPhase {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Untar => "untar",
             Self::Configure => "configure",
@@ -34,9 +39,9 @@ impl Phase {
         }
     }
 
-    /// Runs it in `dir`, at most so many seconds; what it says goes to `said`. Whether it came to
-    /// its end.
-    pub(super) fn run(
+    /// Runs the phase in `dir` for at most `limit` seconds, its output going to `said`. Returns
+    /// whether it came to its end.
+    pub(super) fn run_phase(
         self,
         archive: &Path,
         dir: &Path,
@@ -44,6 +49,7 @@ impl Phase {
         jobs: usize,
         limit: f64,
     ) -> Result<bool> {
+        // `timeout` kills the whole phase, also the compilers that make started.
         let mut command = Command::new("timeout");
         command.args(["-k", "10", &format!("{:.1}", limit.max(0.1))]);
         match self {
@@ -68,7 +74,7 @@ impl Phase {
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out);
-        let status = command.status().with_context(|| self.name())?;
+        let status = command.status().with_context(|| self.label())?;
         let last = || {
             std::fs::read_to_string(said)
                 .unwrap_or_default()
@@ -77,31 +83,32 @@ impl Phase {
                 .unwrap_or_default()
                 .to_owned()
         };
-        // What `timeout` says when it had to end it; the second, when it had to do so twice.
+        // `timeout` returns 124 when it had to end the phase, and 137 when it had to kill it.
         if matches!(status.code(), Some(124 | 137)) {
             return Ok(false);
         }
-        ensure!(status.success(), "{} failed: {}", self.name(), last());
+        ensure!(status.success(), "{} failed: {}", self.label(), last());
         Ok(true)
     }
 }
 
-/// What was read of a tree.
+/// The files and bytes that were read of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct TreeRead {
     pub(super) files: u64,
     pub(super) bytes: u64,
-    /// Whether time was up before all of it had been read.
+    /// Is true if the time was up before all of it had been read.
     pub(super) is_capped: bool,
 }
 
 /// Reads every file below `dir`, one after the other as they are listed; begins none after `end`
 /// (monotonic seconds).
-pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
-    let (mut all, mut buffer) = (Read::default(), vec![0; 128 << 10]);
+pub(super) fn read_all(dir: &Path, end: f64) -> Result<TreeRead> {
+    let (mut all, mut buffer) = (TreeRead::default(), vec![0; 128 << 10]);
     for entry in std::fs::read_dir(dir)? {
-        if all.is_capped || now() > end {
-            return Ok(Read {
+        // The time is checked before each entry, not within a file.
+        if all.is_capped || monotonic_seconds() > end {
+            return Ok(TreeRead {
                 is_capped: true,
                 ..all
             });
@@ -127,10 +134,10 @@ pub(super) fn read_all(dir: &Path, end: f64) -> Result<Read> {
     Ok(all)
 }
 
-/// OpenSSH as its authors packed it, from Debian's source package: downloaded into `home` once and
-/// kept.
-pub(super) fn source(home: &Path) -> Result<PathBuf> {
-    crate::test::needs::install(PACKAGES)
+/// Returns the archive of OpenSSH as its authors packed it, from Debian's source package. It is
+/// downloaded into `home` once and kept.
+pub(super) fn fetch_source(home: &Path) -> Result<PathBuf> {
+    crate::test::needs::install_missing(PACKAGES)
         .map_err(|list| anyhow!("as root: apt-get install {list}"))?;
     if let Some(archive) = archive_in(home) {
         return Ok(archive);
@@ -151,10 +158,10 @@ pub(super) fn source(home: &Path) -> Result<PathBuf> {
         if is_list
             && let (Ok(text), Some(name)) = (std::fs::read_to_string(&list), list.file_name())
         {
-            std::fs::write(home.join("parts").join(name), of_sources(&text))?;
+            std::fs::write(home.join("parts").join(name), sources_only(&text))?;
         }
     }
-    // Lists of their own: what the machine may install stays as it is.
+    // apt gets lists of its own, so that the machine's own lists stay as they are.
     let apt = |args: &[&str]| {
         let mut command = Command::new("apt-get");
         command
@@ -174,9 +181,9 @@ pub(super) fn source(home: &Path) -> Result<PathBuf> {
                 "Dir::Cache::pkgcache=",
             ])
             .args(args);
-        run(&mut command)
+        run_program(&mut command)
     };
-    // A list without sources fails; whether one had them shows next.
+    // The update fails if one list has no sources; the next command shows whether another had them.
     let updated = apt(&["update"]);
     apt(&["source", "--download-only", "openssh"]).with_context(|| {
         format!(
@@ -200,8 +207,8 @@ fn archive_in(home: &Path) -> Option<PathBuf> {
     archives.pop()
 }
 
-/// A list of package sources, of sources only.
-fn of_sources(list: &str) -> String {
+/// Returns a list of package sources with source packages only.
+fn sources_only(list: &str) -> String {
     let line = |line: &str| match line.strip_prefix("deb ") {
         Some(rest) => format!("deb-src {rest}\n"),
         None if line.starts_with("Types:") => "Types: deb-src\n".to_owned(),
@@ -217,11 +224,11 @@ mod tests {
     #[test]
     fn both_forms_of_lists_become_lists_of_sources() {
         assert_eq!(
-            of_sources("deb http://m/ a main\n# deb x"),
+            sources_only("deb http://m/ a main\n# deb x"),
             "deb-src http://m/ a main\n# deb x\n"
         );
         assert_eq!(
-            of_sources("Types: deb deb-src\nSuites: a\n"),
+            sources_only("Types: deb deb-src\nSuites: a\n"),
             "Types: deb-src\nSuites: a\n"
         );
     }
@@ -235,12 +242,16 @@ mod tests {
         let all = read_all(dir.path(), f64::INFINITY).unwrap();
         assert_eq!(
             all,
-            Read {
+            TreeRead {
                 files: 2,
                 bytes: 300_005,
                 is_capped: false
             }
         );
-        assert!(read_all(dir.path(), now() - 1.0).unwrap().is_capped);
+        assert!(
+            read_all(dir.path(), monotonic_seconds() - 1.0)
+                .unwrap()
+                .is_capped
+        );
     }
 }

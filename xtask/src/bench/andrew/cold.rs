@@ -1,86 +1,86 @@
 //! Machines that join when the tree is there, and have nothing of it.
 
-use super::super::meter::now;
-use super::build::{self, Phase, Read};
-use super::pair::{Counts, Pair};
+use super::super::meter::monotonic_seconds;
+use super::build::{self, BuildPhase, TreeRead};
+use super::pair::{ServedPair, UpstreamCounts};
 use anyhow::{Result, ensure};
 use std::path::Path;
 
-/// What a cold machine builds: the tree is unpacked there already.
-const PHASES: [Phase; 3] = [Phase::Configure, Phase::Make, Phase::Clean];
+/// The phases on a cold machine: the tree is unpacked already.
+const PHASES: [BuildPhase; 3] = [BuildPhase::Configure, BuildPhase::Make, BuildPhase::Clean];
 
-/// Everything is read once.
+/// The measurements of a machine that reads everything once.
 #[derive(Debug)]
-pub(super) struct Look {
-    /// Until the volume was mounted.
+pub(super) struct ColdRead {
+    /// The seconds until the volume was mounted.
     pub(super) joined: f64,
-    pub(super) read: Read,
+    pub(super) read: TreeRead,
     pub(super) seconds: f64,
-    pub(super) counts: Counts,
+    pub(super) counts: UpstreamCounts,
 }
 
-/// Everything is built.
+/// The measurements of a machine that builds everything.
 #[derive(Debug)]
-pub(super) struct Build {
+pub(super) struct ColdBuild {
     pub(super) seconds: f64,
-    pub(super) counts: Counts,
+    pub(super) counts: UpstreamCounts,
 }
 
 /// One machine that reads all of it, one that builds it.
 #[derive(Debug)]
-pub(super) struct Cold {
+pub(super) struct ColdMachines {
     /// A round trip, in milliseconds.
     pub(super) delay: u64,
-    pub(super) look: Look,
-    pub(super) build: Build,
+    pub(super) look: ColdRead,
+    pub(super) build: ColdBuild,
 }
 
-/// The tree is unpacked on the serving machine.
-pub(super) fn measure(
-    pair: &Pair,
+/// Unpacks the tree on the serving machine, and measures two machines that join afterwards.
+pub(super) fn measure_cold(
+    pair: &ServedPair,
     delay: u64,
     archive: &Path,
     said: &Path,
     jobs: usize,
-) -> Result<Cold> {
-    let run = |phase: Phase, dir: &Path| -> Result<()> {
+) -> Result<ColdMachines> {
+    let run = |phase: BuildPhase, dir: &Path| -> Result<()> {
         ensure!(
-            phase.run(archive, dir, said, jobs, build::UNLIMITED)?,
+            phase.run_phase(archive, dir, said, jobs, build::UNLIMITED)?,
             "{} took a day",
-            phase.name()
+            phase.label()
         );
         Ok(())
     };
-    let tree = pair.nas.point().join("work");
+    let tree = pair.nas.mount_point().join("work");
     std::fs::create_dir(&tree)?;
-    run(Phase::Untar, &tree)?;
+    run(BuildPhase::Untar, &tree)?;
     pair.nas.flush()?;
 
-    let begun = now();
-    let reader = pair.another("reader")?;
-    let joined = now() - begun;
-    // Counted from the making of this daemon on: all it has ever asked for the names is in it.
-    let begun = now();
-    let read = build::read_all(reader.point(), f64::INFINITY)?;
-    let look = Look {
+    let begun = monotonic_seconds();
+    let reader = pair.join_another("reader")?;
+    let joined = monotonic_seconds() - begun;
+    // The counters begin with this daemon, so that they include all requests for the names.
+    let begun = monotonic_seconds();
+    let read = build::read_all(reader.mount_point(), f64::INFINITY)?;
+    let look = ColdRead {
         joined,
         read,
-        seconds: now() - begun,
-        counts: reader.counts()?,
+        seconds: monotonic_seconds() - begun,
+        counts: reader.read_counts()?,
     };
-    reader.down()?;
+    reader.unmount()?;
     eprintln!("  reading    {:7.1} s", look.seconds);
 
-    let builder = pair.another("builder")?;
-    let begun = now();
+    let builder = pair.join_another("builder")?;
+    let begun = monotonic_seconds();
     for phase in PHASES {
-        run(phase, &builder.point().join("work"))?;
+        run(phase, &builder.mount_point().join("work"))?;
     }
-    let build = Build {
-        seconds: now() - begun,
-        counts: builder.counts()?,
+    let build = ColdBuild {
+        seconds: monotonic_seconds() - begun,
+        counts: builder.read_counts()?,
     };
-    builder.down()?;
+    builder.unmount()?;
     eprintln!("  building   {:7.1} s", build.seconds);
-    Ok(Cold { delay, look, build })
+    Ok(ColdMachines { delay, look, build })
 }

@@ -1,24 +1,24 @@
 //! A volume served by one daemon, and replicas of it that joined over a line of some length.
 
-use super::super::lab::run;
-use super::super::undo::{self, Undo};
-use super::road::Road;
+use super::super::programs::run_program;
+use super::super::undo::{self, UndoStep};
+use super::delay_proxy::DelayProxy;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use teal_testkit::{Cable, Machine};
+use teal_testkit::{NetworkCable, NetworkNamespace};
 
 /// Bytes of a store; taken as they are used.
 const SIZE: &str = "2G";
 
-/// What passed between a replica and its server: the counters of `teal status`.
+/// The counters of the requests between a replica and its server, from `teal status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in super::super) struct Counts(pub(in super::super) BTreeMap<String, u64>);
+pub(in super::super) struct UpstreamCounts(pub(in super::super) BTreeMap<String, u64>);
 
-impl Counts {
+impl UpstreamCounts {
     pub(in super::super) fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
@@ -35,24 +35,24 @@ impl Counts {
 
 /// One daemon and its mount.
 #[derive(Debug)]
-pub(in super::super) struct Replica {
+pub(in super::super) struct BenchReplica {
     program: PathBuf,
     dir: PathBuf,
     point: PathBuf,
     store: PathBuf,
-    /// Where it runs; `None`: here.
-    machine: Option<Arc<Machine>>,
+    /// The namespace in which it runs; `None` if that is this machine's own.
+    machine: Option<Arc<NetworkNamespace>>,
 }
 
-/// How another machine joins: where, and with which token.
+/// The address and the token with which another machine joins.
 #[derive(Debug, PartialEq, Eq)]
-struct Invitation {
+struct JoinInvitation {
     address: String,
     token: String,
 }
 
-/// Returns what `teal serve` prints for others.
-fn invitation(said: &str) -> Result<Invitation> {
+/// Returns the invitation in the output of `teal serve`.
+fn parse_invitation(said: &str) -> Result<JoinInvitation> {
     let word = |before: &str| {
         said.split(before)
             .nth(1)
@@ -60,17 +60,17 @@ fn invitation(said: &str) -> Result<Invitation> {
     };
     let address = word("is served on ").with_context(|| format!("no address in {said:?}"))?;
     let token = word("--token ").with_context(|| format!("no token in {said:?}"))?;
-    Ok(Invitation {
+    Ok(JoinInvitation {
         address: address.trim_end_matches(',').to_owned(),
         token: token.to_owned(),
     })
 }
 
-impl Replica {
+impl BenchReplica {
     fn new(program: &Path, dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
         let (point, store) = (dir.join("Teal"), dir.join("store.teal"));
-        undo::note(Undo::Mount(point.clone()));
+        undo::note_undo(UndoStep::Mount(point.clone()));
         Ok(Self {
             program: program.to_owned(),
             dir: dir.to_owned(),
@@ -80,15 +80,15 @@ impl Replica {
         })
     }
 
-    /// A served volume, for who invites others later.
-    pub(in super::super) fn serving(program: &Path, dir: &Path) -> Result<Self> {
-        Ok(Self::serve(program, dir)?.0)
+    /// Serves a volume, to which others are invited later.
+    pub(in super::super) fn serve_volume(program: &Path, dir: &Path) -> Result<Self> {
+        Ok(Self::serve_with_invitation(program, dir)?.0)
     }
 
-    /// A served volume.
-    fn serve(program: &Path, dir: &Path) -> Result<(Self, Invitation)> {
+    /// Serves a volume, and returns the invitation for others.
+    fn serve_with_invitation(program: &Path, dir: &Path) -> Result<(Self, JoinInvitation)> {
         let this = Self::new(program, dir)?;
-        let said = this.teal(&[
+        let said = this.run_teal(&[
             "serve",
             "--size",
             SIZE,
@@ -97,36 +97,45 @@ impl Replica {
             "--device",
             "nas",
         ])?;
-        Ok((this, invitation(&said)?))
+        Ok((this, parse_invitation(&said)?))
     }
 
-    /// A replica that reaches its server over `road`.
-    fn join(program: &Path, dir: &Path, device: &str, token: &str, road: &Road) -> Result<Self> {
-        Self::new(program, dir)?.joined(device, token, road)
+    /// Makes a replica that reaches its server through a proxy.
+    fn join_over(
+        program: &Path,
+        dir: &Path,
+        device: &str,
+        token: &str,
+        road: &DelayProxy,
+    ) -> Result<Self> {
+        Self::new(program, dir)?.finish_join(device, token, road)
     }
 
-    fn joined(self, device: &str, token: &str, road: &Road) -> Result<Self> {
+    fn finish_join(self, device: &str, token: &str, road: &DelayProxy) -> Result<Self> {
         let this = self;
         let address = road.address().to_string();
-        this.teal(&[
+        this.run_teal(&[
             "join", &address, "--token", token, "--size", SIZE, "--device", device,
         ])?;
         Ok(this)
     }
 
-    /// The program in a home of its own.
+    /// Returns a command for the program in a home of its own.
     pub(in super::super) fn command(&self) -> Command {
         let here = || Command::new(&self.program);
-        let there = |machine: &Arc<Machine>| machine.command(&self.program.to_string_lossy());
+        let there = |machine: &Arc<NetworkNamespace>| {
+            machine.command_inside(&self.program.to_string_lossy())
+        };
         let mut command = self.machine.as_ref().map_or_else(here, there);
+        // Each daemon has a home of its own, so that two of them do not share sockets and stores.
         for variable in ["HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
             command.env(variable, &self.dir);
         }
         command
     }
 
-    /// A command that takes a mount point and a store.
-    fn teal(&self, args: &[&str]) -> Result<String> {
+    /// Runs a command that takes a mount point and a store.
+    fn run_teal(&self, args: &[&str]) -> Result<String> {
         let (first, rest) = args.split_first().context("no command")?;
         let mut command = self.command();
         command.arg(first);
@@ -142,44 +151,45 @@ impl Replica {
             .arg("--store")
             .arg(&self.store)
             .args(options);
-        run(&mut command)
+        run_program(&mut command)
     }
 
-    pub(in super::super) fn point(&self) -> &Path {
+    pub(in super::super) fn mount_point(&self) -> &Path {
         &self.point
     }
 
     pub(in super::super) fn flush(&self) -> Result<()> {
-        run(self.command().arg("flush").arg(&self.point)).map(drop)
+        run_program(self.command().arg("flush").arg(&self.point)).map(drop)
     }
 
-    pub(in super::super) fn down(&self) -> Result<()> {
-        run(self.command().arg("down").arg(&self.point)).map(drop)
+    pub(in super::super) fn unmount(&self) -> Result<()> {
+        run_program(self.command().arg("down").arg(&self.point)).map(drop)
     }
 
-    /// `teal device …` of the mount.
+    /// Runs `teal device …` on the mount.
     pub(in super::super) fn teal_device(&self, args: &[&str]) -> Result<String> {
-        run(self.command().arg("device").args(args).arg(&self.point))
+        run_program(self.command().arg("device").args(args).arg(&self.point))
     }
 
     /// Mounts it again.
-    pub(in super::super) fn up(&self) -> Result<()> {
-        run(self
-            .command()
-            .arg("up")
-            .arg(&self.point)
-            .arg("--store")
-            .arg(&self.store))
+    pub(in super::super) fn mount_again(&self) -> Result<()> {
+        run_program(
+            self.command()
+                .arg("up")
+                .arg(&self.point)
+                .arg("--store")
+                .arg(&self.store),
+        )
         .map(drop)
     }
 
     pub(in super::super) fn remount(&self) -> Result<()> {
-        self.down()?;
-        self.up()
+        self.unmount()?;
+        self.mount_again()
     }
 
     pub(in super::super) fn status(&self) -> Result<Value> {
-        let said = run(self.command().args(["status", "--json"]).arg(&self.point))?;
+        let said = run_program(self.command().args(["status", "--json"]).arg(&self.point))?;
         Ok(serde_json::from_str::<Value>(&said)?[0].take())
     }
 
@@ -191,33 +201,37 @@ impl Replica {
         )?)
     }
 
-    pub(in super::super) fn counts(&self) -> Result<Counts> {
-        counts(&self.status()?)
+    pub(in super::super) fn read_counts(&self) -> Result<UpstreamCounts> {
+        parse_counts(&self.status()?)
     }
 }
 
-fn counts(status: &Value) -> Result<Counts> {
+fn parse_counts(status: &Value) -> Result<UpstreamCounts> {
     let pairs: Vec<(String, u64)> = serde_json::from_value(status["upstream"]["counts"].clone())?;
-    Ok(Counts(pairs.into_iter().collect()))
+    Ok(UpstreamCounts(pairs.into_iter().collect()))
 }
 
-/// A served volume, and the end of a line to it: a cable of some width to another machine.
-pub(in super::super) struct Line {
+/// A served volume, and a cable of some bandwidth to another machine.
+pub(in super::super) struct ServedLine {
     program: PathBuf,
     dir: PathBuf,
-    pub(in super::super) nas: Replica,
-    road: Road,
-    cable: Cable,
+    pub(in super::super) nas: BenchReplica,
+    road: DelayProxy,
+    cable: NetworkCable,
 }
 
-impl Line {
-    /// To a volume that is served already.
-    pub(in super::super) fn to(program: &Path, dir: &Path, nas: Replica) -> Result<Self> {
-        let invitation = invitation(&nas.teal(&["serve"])?)?;
-        // It has the same port again after a restart.
-        nas.teal(&["serve", "--listen", &invitation.address])?;
-        let cable = Cable::new()?.context("no network namespaces can be had")?;
-        let road = Road::behind(&cable, &invitation.address)?;
+impl ServedLine {
+    /// Makes a line to a volume that is served already.
+    pub(in super::super) fn to_volume(
+        program: &Path,
+        dir: &Path,
+        nas: BenchReplica,
+    ) -> Result<Self> {
+        let invitation = parse_invitation(&nas.run_teal(&["serve"])?)?;
+        // The address is fixed, so that a restart gets the same port again.
+        nas.run_teal(&["serve", "--listen", &invitation.address])?;
+        let cable = NetworkCable::new()?.context("no network namespaces can be had")?;
+        let road = DelayProxy::behind_cable(&cable, &invitation.address)?;
         Ok(Self {
             program: program.to_owned(),
             dir: dir.to_owned(),
@@ -227,48 +241,48 @@ impl Line {
         })
     }
 
-    /// From now on the line has this round trip, and lets so many megabits a second through.
-    pub(in super::super) fn set(&self, delay: u64, mbit: f64) -> Result<()> {
+    /// Sets the round trip of the line, and the megabits a second that it lets through.
+    pub(in super::super) fn set_line(&self, delay: u64, mbit: f64) -> Result<()> {
         self.road.set_delay(delay);
-        Ok(self.cable.shape(mbit)?)
+        Ok(self.cable.limit_rate(mbit)?)
     }
 
-    /// A machine that joins over it.
-    pub(in super::super) fn join(&self, device: &str) -> Result<Replica> {
-        let invitation = invitation(&self.nas.teal(&["serve"])?)?;
-        let mut there = Replica::new(&self.program, &self.dir.join(device))?;
-        there.machine = Some(Arc::clone(self.cable.machine(1)));
-        there.joined(device, &invitation.token, &self.road)
+    /// Makes a machine that joins over the line.
+    pub(in super::super) fn join_machine(&self, device: &str) -> Result<BenchReplica> {
+        let invitation = parse_invitation(&self.nas.run_teal(&["serve"])?)?;
+        let mut there = BenchReplica::new(&self.program, &self.dir.join(device))?;
+        there.machine = Some(Arc::clone(self.cable.namespace_at(1)));
+        there.finish_join(device, &invitation.token, &self.road)
     }
 }
 
 /// A served volume, and one replica of it at the end of a line.
-pub(in super::super) struct Pair {
+pub(in super::super) struct ServedPair {
     program: PathBuf,
     dir: PathBuf,
-    pub(in super::super) nas: Replica,
-    road: Road,
-    pub(in super::super) replica: Replica,
+    pub(in super::super) nas: BenchReplica,
+    road: DelayProxy,
+    pub(in super::super) replica: BenchReplica,
 }
 
-impl Pair {
-    pub(in super::super) fn begin(
+impl ServedPair {
+    pub(in super::super) fn begin_pair(
         program: &Path,
         dir: &Path,
         delay: u64,
         mbit: f64,
     ) -> Result<Self> {
-        let (nas, invitation) = Replica::serve(program, &dir.join("nas"))?;
-        let road = Road::to(&invitation.address, delay, mbit)?;
-        let replica = Replica::join(
+        let (nas, invitation) = BenchReplica::serve_with_invitation(program, &dir.join("nas"))?;
+        let road = DelayProxy::to_target(&invitation.address, delay, mbit)?;
+        let replica = BenchReplica::join_over(
             program,
             &dir.join("laptop"),
             "laptop",
             &invitation.token,
             &road,
         )?;
-        // What joining itself waits for is not the build's.
-        let first = std::fs::read_dir(replica.point())?.next();
+        // The wait for the first listing belongs to joining, not to the build.
+        let first = std::fs::read_dir(replica.mount_point())?.next();
         anyhow::ensure!(first.is_none(), "a new volume is not empty");
         Ok(Self {
             program: program.to_owned(),
@@ -279,10 +293,10 @@ impl Pair {
         })
     }
 
-    /// One more machine at the end of the same line.
-    pub(in super::super) fn another(&self, device: &str) -> Result<Replica> {
-        let invitation = invitation(&self.nas.teal(&["serve"])?)?;
-        Replica::join(
+    /// Makes one more machine at the end of the same line.
+    pub(in super::super) fn join_another(&self, device: &str) -> Result<BenchReplica> {
+        let invitation = parse_invitation(&self.nas.run_teal(&["serve"])?)?;
+        BenchReplica::join_over(
             &self.program,
             &self.dir.join(device),
             device,
@@ -292,9 +306,9 @@ impl Pair {
     }
 
     /// Unmounts both, and takes their stores away.
-    pub(in super::super) fn end(self) -> Result<()> {
-        self.replica.down()?;
-        self.nas.down()?;
+    pub(in super::super) fn end_pair(self) -> Result<()> {
+        self.replica.unmount()?;
+        self.nas.unmount()?;
         Ok(std::fs::remove_dir_all(&self.dir)?)
     }
 }
@@ -305,19 +319,23 @@ mod tests {
 
     #[test]
     fn address_and_token_are_found_in_what_serve_says() {
-        let said = "/a is served on 127.0.0.1:4, fingerprint sha256:1\non another machine:\n  teal join HOST:4 --token 5-6.7\n";
-        let found = Invitation {
+        let said = "/a is served on 127.0.0.1:4, fingerprint sha256:1\non another machine:\n  \
+            teal join HOST:4 --token 5-6.7\n";
+        let found = JoinInvitation {
             address: "127.0.0.1:4".into(),
             token: "5-6.7".into(),
         };
-        assert_eq!(invitation(said).unwrap(), found);
-        assert!(invitation("/a is mounted").is_err());
+        assert_eq!(parse_invitation(said).unwrap(), found);
+        assert!(parse_invitation("/a is mounted").is_err());
     }
 
     #[test]
     fn counts_are_differences() {
         let status = |waits| serde_json::json!({"upstream": {"counts": [["waits", waits], ["requests", 9]]}});
-        let (before, after) = (counts(&status(2)).unwrap(), counts(&status(5)).unwrap());
+        let (before, after) = (
+            parse_counts(&status(2)).unwrap(),
+            parse_counts(&status(5)).unwrap(),
+        );
         assert_eq!(
             (
                 after.since(&before).get("waits"),
@@ -325,6 +343,6 @@ mod tests {
             ),
             (3, 0)
         );
-        assert!(counts(&serde_json::json!({"upstream": null})).is_err());
+        assert!(parse_counts(&serde_json::json!({"upstream": null})).is_err());
     }
 }

@@ -1,18 +1,20 @@
-//! The first byte of small files that are on a drive and not here, beside a block of the drive
-//! itself.
+//! The time to the first byte of small files that are on a drive and not here, beside a block of
+//! the drive itself.
 //!
 //! # How
-//! 1. The files lie apart on the drive, with as much between them as nobody reads along, and are
-//!    read in an order that jumps: each costs the drive a read of its own.
+//! 1. The files lie so far apart on the drive that no read-ahead covers two of them, and are read
+//!    in an order that jumps: each costs the drive a read of its own.
 //! 2. In turns a block of the drive is read past the page cache, the first byte of a file through
 //!    the mount, and that of the file before again, which the kernel has been made to forget: it
-//!    comes from the home log, and is what asking a mount costs at all.
+//!    comes from the home log, and shows the cost of asking a mount at all.
 //! 3. Drives: a file of this machine's disk, and modelled ones in real time.
 
-use super::super::emulator::Modelled;
-use super::super::meter::now;
-use super::super::statistics::spread;
-use super::{Line, Replica, Work, session, text};
+use super::super::andrew::pair::{BenchReplica, ServedLine};
+use super::super::emulator::ModelledDisk;
+use super::super::meter::monotonic_seconds;
+use super::super::statistics::median_spread;
+use super::environment::{PortableBench, path_text};
+use super::session;
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{Advice, OFlags, fadvise};
 use serde_json::Value;
@@ -20,40 +22,40 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Small files whose first byte is read, ...
+/// The number of small files with a timed first byte, ...
 const FILES: usize = 200;
-/// ... in steps of so many, ...
+/// ... the step between two that are read one after the other, ...
 const STEP: usize = 37;
-/// ... and what lies between two of them.
+/// ... and the bytes that lie between two of them.
 const BETWEEN: usize = 64 << 10;
 const BLOCK: usize = 4096;
-/// And large files, whose first byte is read, too.
+/// The number of large files with a timed first byte.
 const LARGE: usize = 8;
 const LARGE_BYTES: usize = 2 << 20;
-/// The way to the server, in milliseconds and Mbit/s: nobody would rather ask there, even if a
-/// drive begins slowly.
+/// The round trip to the server, in milliseconds: so long that the drive is preferred, even if it
+/// begins slowly.
 const FAR: u64 = 400;
 const WIDE: f64 = 11.0;
 
 /// A kind of drive: a file of this machine's disk, or a modelled disk of a shipped profile.
-pub(super) struct Kind {
+pub(super) struct DriveKind {
     pub(super) name: &'static str,
     short: &'static str,
     profile: Option<&'static str>,
 }
 
-pub(super) const KINDS: [Kind; 3] = [
-    Kind {
+pub(super) const KINDS: [DriveKind; 3] = [
+    DriveKind {
         name: "a file of this machine's disk",
         short: "file",
         profile: None,
     },
-    Kind {
+    DriveKind {
         name: "a 1 GB Microdrive (BlueFS's)",
         short: "microdrive",
         profile: Some("ibm-microdrive-1gb"),
     },
-    Kind {
+    DriveKind {
         name: "a 2.5 inch disk of 5400 rpm",
         short: "travelstar",
         profile: Some("hitachi-travelstar-5k320"),
@@ -62,23 +64,27 @@ pub(super) const KINDS: [Kind; 3] = [
 
 /// Milliseconds until the first byte, medians.
 #[derive(Debug)]
-pub(super) struct First {
+pub(super) struct FirstByte {
     pub(super) drive: &'static str,
-    /// Of a block of the drive itself.
+    /// The time of a block of the drive itself.
     pub(super) own: f64,
-    /// Through the mount.
+    /// The time through the mount.
     pub(super) mount: f64,
-    /// Through the mount, from the home log.
+    /// The time through the mount, from the home log.
     pub(super) here: f64,
-    /// Through the mount, of a large file.
+    /// The time through the mount, for a large file.
     pub(super) large: f64,
-    /// Reads of the drive for a small file, where they can be counted.
+    /// The reads of the drive for a small file, where they can be counted.
     pub(super) reads: Option<f64>,
 }
 
-pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
+pub(super) fn measure_first(
+    work: &PortableBench,
+    line: &ServedLine,
+    kind: &DriveKind,
+) -> Result<FirstByte> {
     let start = |profile| {
-        Modelled::start(
+        ModelledDisk::start(
             work.program.clone(),
             profile,
             &format!("bench-{}", kind.short),
@@ -86,13 +92,13 @@ pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
         )
     };
     let modelled = kind.profile.map(start).transpose()?;
-    line.set(FAR, WIDE)?;
+    line.set_line(FAR, WIDE)?;
     let made = work.dir.join(format!("{}.drive", kind.short));
     let nas = &line.nas;
     let place = if let Some(modelled) = &modelled {
         nas.teal_device(&[
             "add",
-            text(&modelled.device)?,
+            path_text(&modelled.device)?,
             "--name",
             kind.short,
             "--portable",
@@ -101,7 +107,7 @@ pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
     } else {
         nas.teal_device(&[
             "add",
-            text(&made)?,
+            path_text(&made)?,
             "--name",
             kind.short,
             "--size",
@@ -111,21 +117,22 @@ pub(super) fn measure(work: &Work, line: &Line, kind: &Kind) -> Result<First> {
         work.dir.join(format!("{}.moved", kind.short))
     };
     let dir = format!("first-{}", kind.short);
-    lay_out(&nas.point().join(&dir))?;
+    lay_out(&nas.mount_point().join(&dir))?;
     nas.flush()?;
     nas.teal_device(&["detach", kind.short])?;
     if modelled.is_none() {
-        // Where it was made, it would be attached again.
+        // The drive is moved, since it would be attached again where it was made.
         std::fs::rename(&made, &place)?;
         OpenOptions::new().write(true).open(&place)?.sync_all()?;
     }
-    let home = line.join(kind.short)?;
-    session::measure(&home.point().join(&dir))?;
-    home.teal_device(&["attach", text(&place)?])?;
-    let first = sample(kind, &home, &home.point().join(&dir), &place);
-    // However it ended: a modelled disk goes only when nobody has it.
+    let home = line.join_machine(kind.short)?;
+    session::count_tree(&home.mount_point().join(&dir))?;
+    home.teal_device(&["attach", path_text(&place)?])?;
+    let first = sample_drive(kind, &home, &home.mount_point().join(&dir), &place);
+    // The drive is detached even after an error: a modelled disk can be stopped only when it is not
+    // in use.
     home.teal_device(&["detach", kind.short, "--fast"])?;
-    home.down()?;
+    home.unmount()?;
     first
 }
 
@@ -144,8 +151,8 @@ fn lay_out(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads of content from the only drive that is attached.
-pub(super) fn reads_of(home: &Replica) -> Result<u64> {
+/// Returns the number of reads of content from the only drive that is attached.
+pub(super) fn reads_of(home: &BenchReplica) -> Result<u64> {
     let said: Vec<Value> = serde_json::from_str(&home.teal_device(&["ls", "--json"])?)?;
     let attached = said
         .iter()
@@ -159,29 +166,36 @@ pub(super) fn reads_of(home: &Replica) -> Result<u64> {
         .context("no reads")
 }
 
-pub(super) fn open(path: &Path) -> std::io::Result<File> {
+pub(super) fn open_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).open(path)
 }
 
-/// Reads that a block device has had.
+/// Returns the number of reads that a block device has had.
 fn reads_at(device: &Path) -> Option<u64> {
     let name = device.file_name()?.to_str()?;
     let stat = std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).ok()?;
     stat.split_whitespace().next()?.parse().ok()
 }
 
-fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<First> {
+fn sample_drive(
+    kind: &DriveKind,
+    home: &BenchReplica,
+    there: &Path,
+    place: &Path,
+) -> Result<FirstByte> {
     let raw = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::DIRECT.bits() as i32)
         .open(place)?;
     let timed = |read: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
-        let begun = now();
+        let begun = monotonic_seconds();
         read()?;
-        Ok((now() - begun) * 1e3)
+        Ok((monotonic_seconds() - begun) * 1e3)
     };
     let mut pages = vec![0_u8; 2 * BLOCK];
+    // Reads past the page cache need an aligned buffer.
     let aligned = pages.as_ptr().align_offset(BLOCK);
+    // Blocks are spread over the part of the drive that has the files.
     let span = FILES * (1 + BETWEEN / BLOCK);
     let (before, at_device) = (reads_of(home)?, reads_at(place));
     let (mut own, mut mount, mut here) = (Vec::new(), Vec::new(), Vec::new());
@@ -193,13 +207,13 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
         })?);
         let mut byte = [0];
         if let Some(file) = last {
-            // It has come for the one before by now.
+            // The content of the file before has arrived by now.
             fadvise(&file, 0, None, Advice::DontNeed)?;
             here.push(timed(&mut || Ok(file.read_exact_at(&mut byte, 0)?))?);
         }
         let mut opened = None;
         mount.push(timed(&mut || {
-            let file = opened.insert(open(&there.join(n.to_string()))?);
+            let file = opened.insert(open_file(&there.join(n.to_string()))?);
             Ok(file.read_exact_at(&mut byte, 0)?)
         })?);
         last = opened;
@@ -210,6 +224,7 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
         from_it * 10 >= FILES as u64 * 9,
         "only {from_it} of {FILES} files came from the drive"
     );
+    // One read of each round was the block of the drive itself.
     let reads = at_device
         .zip(reads_at(place))
         .map(|(before, after)| (after - before) as f64 / FILES as f64 - 1.0);
@@ -217,17 +232,17 @@ fn sample(kind: &Kind, home: &Replica, there: &Path, place: &Path) -> Result<Fir
     for n in 0..LARGE {
         let mut byte = [0];
         let path = there.join(format!("{n}-large"));
-        large.push(timed(
-            &mut || Ok(open(&path)?.read_exact_at(&mut byte, 0)?),
-        )?);
+        large.push(timed(&mut || {
+            Ok(open_file(&path)?.read_exact_at(&mut byte, 0)?)
+        })?);
         ensure!(byte[0] == n as u8 + 1, "another byte");
     }
     let median = |times: Vec<f64>| {
-        spread(times)
+        median_spread(times)
             .map(|spread| spread.median)
             .context("no times")
     };
-    Ok(First {
+    Ok(FirstByte {
         drive: kind.name,
         own: median(own)?,
         mount: median(mount)?,

@@ -1,4 +1,5 @@
-//! How soon another source is chosen when the way to the server becomes long.
+//! The number of accesses after which another source is chosen when the way to the server becomes
+//! long.
 //!
 //! # How
 //! 1. Content is on the server and on a slow drive, a Microdrive that is modelled in real time. The
@@ -7,9 +8,11 @@
 //!    comes ahead for, and the requests for content that the machine sends are counted until the
 //!    drive serves.
 
-use super::super::emulator::Modelled;
-use super::first::{open, reads_of};
-use super::{Line, Replica, Work, session, text};
+use super::super::andrew::pair::{BenchReplica, ServedLine};
+use super::super::emulator::ModelledDisk;
+use super::environment::{PortableBench, path_text};
+use super::first::{open_file, reads_of};
+use super::session;
 use anyhow::{Context as _, Result, ensure};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -21,15 +24,16 @@ const WIDE: f64 = 100.0;
 const FILES: usize = 160;
 const STEP: usize = 37;
 const BYTES: usize = 256 << 10;
-/// Files that are read while the server is near; of the second half it gives three of four.
+/// The files that are read while the server is near; it must serve three of four in their second
+/// half.
 const NEAR: usize = 40;
-/// So many files in a row from the drive: it is the one that is chosen, not one that is tried.
+/// The number of files in a row from the drive that show that it is chosen, and not only tried.
 const ROW: usize = 4;
 const NAME: &str = "slow";
 
-/// See the module.
+/// The result of a jump of the delay.
 #[derive(Debug)]
-pub(super) struct Jump {
+pub(super) struct DelayJump {
     pub(super) before: u64,
     pub(super) after: u64,
     /// Requests for content to the server until the drive was the one that is asked.
@@ -37,79 +41,86 @@ pub(super) struct Jump {
 }
 
 /// Reads the beginnings of files, one after the other.
-struct Reader<'a> {
-    home: &'a Replica,
+struct FileReader<'a> {
+    home: &'a BenchReplica,
     dir: &'a Path,
     next: usize,
 }
 
-/// All requests for content to the server so far, and all reads of the drive.
+/// The requests for content to the server so far, and the reads of the drive.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct SourceCounts {
     server: u64,
     drive: u64,
 }
 
-impl Reader<'_> {
-    fn asked(&self) -> Result<Asked> {
-        Ok(Asked {
-            server: self.home.counts()?.get("request_read"),
+impl FileReader<'_> {
+    fn request_counts(&self) -> Result<SourceCounts> {
+        Ok(SourceCounts {
+            server: self.home.read_counts()?.get("request_read"),
             drive: reads_of(self.home)?,
         })
     }
 
     /// Reads the beginning of the next file.
-    fn next(&mut self) -> Result<()> {
+    fn read_next(&mut self) -> Result<()> {
         ensure!(self.next < FILES, "all files were read");
         let n = self.next * STEP % FILES;
         self.next += 1;
         let mut block = [0; 4096];
-        open(&self.dir.join(n.to_string()))?.read_exact_at(&mut block, 0)?;
+        open_file(&self.dir.join(n.to_string()))?.read_exact_at(&mut block, 0)?;
         ensure!(block == [n as u8; 4096], "another file");
         Ok(())
     }
 }
 
-pub(super) fn measure(work: &Work, line: &Line) -> Result<Jump> {
-    let modelled = Modelled::start(
+pub(super) fn measure_jump(work: &PortableBench, line: &ServedLine) -> Result<DelayJump> {
+    let modelled = ModelledDisk::start(
         work.program.clone(),
         "ibm-microdrive-1gb",
         "bench-jump",
         true,
     )?;
     let nas = &line.nas;
-    nas.teal_device(&["add", text(&modelled.device)?, "--name", NAME, "--portable"])?;
-    let dir = nas.point().join("jump");
+    nas.teal_device(&[
+        "add",
+        path_text(&modelled.device)?,
+        "--name",
+        NAME,
+        "--portable",
+    ])?;
+    let dir = nas.mount_point().join("jump");
     std::fs::create_dir(&dir)?;
     for n in 0..FILES {
         std::fs::write(dir.join(n.to_string()), vec![n as u8; BYTES])?;
     }
     nas.flush()?;
     nas.teal_device(&["detach", NAME])?;
-    line.set(BEFORE, WIDE)?;
-    let home = line.join("jump")?;
-    let dir = home.point().join("jump");
-    session::measure(&dir)?;
-    home.teal_device(&["attach", text(&modelled.device)?])?;
-    let jump = follow(
+    line.set_line(BEFORE, WIDE)?;
+    let home = line.join_machine("jump")?;
+    let dir = home.mount_point().join("jump");
+    session::count_tree(&dir)?;
+    home.teal_device(&["attach", path_text(&modelled.device)?])?;
+    let jump = follow_jump(
         line,
-        &mut Reader {
+        &mut FileReader {
             home: &home,
             dir: &dir,
             next: 0,
         },
     );
-    // However it ended: the modelled disk goes only when nobody has it.
+    // The drive is detached even after an error: a modelled disk can be stopped only when it is not
+    // in use.
     home.teal_device(&["detach", NAME, "--fast"])?;
-    home.down()?;
+    home.unmount()?;
     jump
 }
 
-fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
-    let (mut last, mut from_server) = (reader.asked()?, 0);
+fn follow_jump(line: &ServedLine, reader: &mut FileReader<'_>) -> Result<DelayJump> {
+    let (mut last, mut from_server) = (reader.request_counts()?, 0);
     for n in 0..NEAR {
-        reader.next()?;
-        let now = reader.asked()?;
+        reader.read_next()?;
+        let now = reader.request_counts()?;
         from_server += usize::from(n >= NEAR / 2 && now.drive == last.drive);
         last = now;
     }
@@ -119,17 +130,18 @@ fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
         "the near server gave only {from_server} of {} files",
         NEAR / 2
     );
-    line.set(AFTER, WIDE)?;
+    line.set_line(AFTER, WIDE)?;
     let begun = last.server;
     let mut row = Vec::new();
     while row.len() < ROW {
-        reader.next().with_context(|| {
+        reader.read_next().with_context(|| {
             format!(
                 "the drive was not asked after {} accesses",
                 last.server - begun
             )
         })?;
-        let now = reader.asked()?;
+        let now = reader.request_counts()?;
+        // The drive served this file.
         if now.drive > last.drive {
             row.push(last.server - begun);
         } else if now.server > last.server {
@@ -137,7 +149,7 @@ fn follow(line: &Line, reader: &mut Reader<'_>) -> Result<Jump> {
         }
         last = now;
     }
-    Ok(Jump {
+    Ok(DelayJump {
         before: BEFORE,
         after: AFTER,
         accesses: row[0],

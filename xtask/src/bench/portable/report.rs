@@ -1,43 +1,51 @@
 //! The table for people and the raw samples for programs.
 
-use super::super::lab::Facts;
-use super::super::statistics::spread;
-use super::session::Step;
-use super::{First, From, Jump, Plan, Sample, Trace};
+use super::super::lab::RunFacts;
+use super::super::statistics::median_spread;
+use super::arguments::PortableArguments;
+use super::first::FirstByte;
+use super::jump::DelayJump;
+use super::samples::{ContentOrigin, RecordedActivity, ReplaySample};
+use super::session::ReplayStep;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// What both may take beside the better of the two, ...
+/// The goal of both together, as a ratio to the better of the two, ...
 const BOTH: f64 = 1.1;
-/// ..., how often as fast the slowest line is with the drive, ...
+/// ... of the speed on the slowest line with the drive, as a ratio to that without, ...
 const FASTER: f64 = 5.0;
-/// ..., how often as long as the drive itself takes the first byte through the mount, ...
+/// ... of the first byte through the mount, as a ratio to the drive itself, ...
 const FIRST: f64 = 2.0;
-/// ... and after how many accesses of the network the choice follows a jump of its delay.
+/// ... and the number of network accesses after which the choice follows a jump of the delay.
 const ACCESSES: u64 = 20;
 
-/// All that was measured.
-pub(super) struct Found<'a> {
-    pub(super) samples: &'a [Sample],
-    pub(super) firsts: &'a [First],
-    pub(super) jump: Option<&'a Jump>,
-    pub(super) trace: &'a Trace,
+/// All measurements.
+pub(super) struct PortableResults<'a> {
+    pub(super) samples: &'a [ReplaySample],
+    pub(super) firsts: &'a [FirstByte],
+    pub(super) jump: Option<&'a DelayJump>,
+    pub(super) trace: &'a RecordedActivity,
 }
 
-impl Found<'_> {
-    /// The median of a configuration on a line.
-    fn seconds(&self, from: From, line: (f64, u64)) -> Option<f64> {
-        let of = |sample: &&Sample| sample.from == from && (sample.rate, sample.delay) == line;
-        spread(self.samples.iter().filter(of).map(|sample| sample.seconds))
+impl PortableResults<'_> {
+    /// Returns the median seconds of a configuration on a line.
+    fn median_seconds(&self, from: ContentOrigin, line: (f64, u64)) -> Option<f64> {
+        let of =
+            |sample: &&ReplaySample| sample.from == from && (sample.rate, sample.delay) == line;
+        median_spread(self.samples.iter().filter(of).map(|sample| sample.seconds))
             .map(|spread| spread.median)
     }
 }
 
-fn shown(value: Option<f64>) -> String {
+fn format_seconds(value: Option<f64>) -> String {
     value.map_or("–".to_owned(), |value| format!("{value:.2}"))
 }
 
-pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String {
+pub(super) fn render_markdown(
+    found: &PortableResults<'_>,
+    plan: &PortableArguments,
+    facts: &RunFacts,
+) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -51,12 +59,12 @@ pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String 
         facts.rounds,
     );
     if !found.samples.is_empty() {
-        lines(&mut out, found, plan);
+        write_lines(&mut out, found, plan);
     }
     if !found.firsts.is_empty() {
-        firsts(&mut out, found.firsts);
+        write_firsts(&mut out, found.firsts);
     }
-    if let Some(Jump {
+    if let Some(DelayJump {
         before,
         after,
         accesses,
@@ -64,18 +72,22 @@ pub(super) fn markdown(found: &Found<'_>, plan: &Plan, facts: &Facts) -> String 
     {
         let _ = writeln!(
             out,
-            "\nAfter a jump from {before} to {after} ms: {accesses} accesses of the network until the drive is asked (goal {ACCESSES})."
+            "\nAfter a jump from {before} to {after} ms: {accesses} accesses of the network until \
+                the drive is asked (goal {ACCESSES})."
         );
     }
     out
 }
 
-fn firsts(out: &mut String, firsts: &[First]) {
+fn write_firsts(out: &mut String, firsts: &[FirstByte]) {
     let _ = writeln!(
         out,
-        "\nThe first byte of a file that is on the drive and not here, and of one that is here; medians.\n\n| drive | a block of it, ms | a file of 4 KiB through the mount, ms | times that (goal {FIRST}) | reads of the drive for each | a file of 2 MiB, ms | from the home log, ms |\n|---|---:|---:|---:|---:|---:|---:|"
+        "\nThe first byte of a file that is on the drive and not here, and of one that is here; \
+            medians.\n\n| drive | a block of it, ms | a file of 4 KiB through the mount, ms | \
+            times that (goal {FIRST}) | reads of the drive for each | a file of 2 MiB, ms | from \
+            the home log, ms |\n|---|---:|---:|---:|---:|---:|---:|"
     );
-    for First {
+    for FirstByte {
         drive,
         own,
         mount,
@@ -84,7 +96,7 @@ fn firsts(out: &mut String, firsts: &[First]) {
         reads,
     } in firsts
     {
-        let (reads, times) = (shown(*reads), mount / own);
+        let (reads, times) = (format_seconds(*reads), mount / own);
         let _ = writeln!(
             out,
             "| {drive} | {own:.3} | {mount:.3} | {times:.2} | {reads} | {large:.3} | {here:.3} |"
@@ -92,11 +104,11 @@ fn firsts(out: &mut String, firsts: &[First]) {
     }
 }
 
-fn lines(out: &mut String, found: &Found<'_>, plan: &Plan) {
+fn write_lines(out: &mut String, found: &PortableResults<'_>, plan: &PortableArguments) {
     let steps = &found.trace.steps;
     let writes = steps
         .iter()
-        .filter(|step| matches!(step, Step::Write(..)))
+        .filter(|step| matches!(step, ReplayStep::Write(..)))
         .count();
     let _ = writeln!(
         out,
@@ -107,7 +119,9 @@ fn lines(out: &mut String, found: &Found<'_>, plan: &Plan) {
     );
     let _ = writeln!(
         out,
-        "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the better (goal {BOTH}) | no drive to both | content requests, no drive | with both | waits for the server, no drive | with both |"
+        "| line, Mbit/s | round trip, ms | no drive, s | drive only, s | both, s | both to the \
+            better (goal {BOTH}) | no drive to both | content requests, no drive | with both | \
+            waits for the server, no drive | with both |"
     );
     let _ = writeln!(out, "|---|{}", "---:|".repeat(10));
     for line in plan
@@ -115,10 +129,11 @@ fn lines(out: &mut String, found: &Found<'_>, plan: &Plan) {
         .iter()
         .flat_map(|rate| plan.delays.iter().map(|delay| (*rate, *delay)))
     {
-        let [server, drive, both] = From::ALL.map(|from| found.seconds(from, line));
+        let [server, drive, both] = ContentOrigin::ALL.map(|from| found.median_seconds(from, line));
         let better = server.into_iter().chain(drive).min_by(f64::total_cmp);
-        let most = |from, count: fn(&Sample) -> u64| {
-            let of = |sample: &&Sample| sample.from == from && (sample.rate, sample.delay) == line;
+        let most = |from, count: fn(&ReplaySample) -> u64| {
+            let of =
+                |sample: &&ReplaySample| sample.from == from && (sample.rate, sample.delay) == line;
             found
                 .samples
                 .iter()
@@ -133,38 +148,48 @@ fn lines(out: &mut String, found: &Found<'_>, plan: &Plan) {
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             line.0,
             line.1,
-            shown(server),
-            shown(drive),
-            shown(both),
-            shown(over(both, better)),
-            shown(over(server, both)),
-            most(From::Server, |sample| sample.requests),
-            most(From::Both, |sample| sample.requests),
-            most(From::Server, |sample| sample.waits),
-            most(From::Both, |sample| sample.waits),
+            format_seconds(server),
+            format_seconds(drive),
+            format_seconds(both),
+            format_seconds(over(both, better)),
+            format_seconds(over(server, both)),
+            most(ContentOrigin::Server, |sample| sample.requests),
+            most(ContentOrigin::Both, |sample| sample.requests),
+            most(ContentOrigin::Server, |sample| sample.waits),
+            most(ContentOrigin::Both, |sample| sample.waits),
         );
     }
     let _ = writeln!(
         out,
-        "\nGoal on the slowest line, farthest away: no drive to both at least {FASTER}, and both the same from 30 ms on."
+        "\nGoal on the slowest line, farthest away: no drive to both at least {FASTER}, and both \
+            the same from 30 ms on."
     );
 }
 
-pub(super) fn json(found: &Found<'_>, facts: &Facts) -> Value {
-    let sample = |s: &Sample| {
+pub(super) fn render_json(found: &PortableResults<'_>, facts: &RunFacts) -> Value {
+    let sample = |s: &ReplaySample| {
         json!({
-            "from": s.from.name(), "rate_mbit": s.rate, "delay_ms": s.delay, "round": s.round, "seconds": s.seconds,
+            "from": s.from.label(), "rate_mbit": s.rate, "delay_ms": s.delay, "round": s.round,
+            "seconds": s.seconds,
             "waits": s.waits, "content_requests": s.requests, "fetched_bytes": s.fetched,
         })
     };
-    let first = |f: &First| json!({ "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here, "large_ms": f.large, "drive_reads": f.reads });
+    let first = |f: &FirstByte| {
+        json!({
+            "drive": f.drive, "own_ms": f.own, "mount_ms": f.mount, "here_ms": f.here,
+            "large_ms": f.large, "drive_reads": f.reads,
+        })
+    };
     let jump = found
         .jump
         .map(|j| json!({ "before_ms": j.before, "after_ms": j.after, "accesses": j.accesses }));
     json!({
-        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores, "load": facts.load,
-        "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files, "bytes": found.trace.bytes,
-        "steps": found.trace.steps.len(), "first": found.firsts.iter().map(first).collect::<Vec<_>>(), "jump": jump,
+        "date": facts.date, "commit": facts.commit, "kernel": facts.kernel, "cores": facts.cores,
+        "load": facts.load,
+        "rounds": facts.rounds, "seconds": facts.seconds, "files": found.trace.files,
+        "bytes": found.trace.bytes,
+        "steps": found.trace.steps.len(),
+        "first": found.firsts.iter().map(first).collect::<Vec<_>>(), "jump": jump,
         "samples": found.samples.iter().map(sample).collect::<Vec<_>>(),
     })
 }

@@ -1,11 +1,11 @@
 //! Tests of the rule and of the table.
 
 use super::*;
-use crate::bench::meter::Counts;
+use crate::bench::meter::SubjectCounts;
 
-fn facts() -> Facts {
+fn facts() -> RunFacts {
     let text = String::new;
-    Facts {
+    RunFacts {
         date: "2026-01-02".to_owned(),
         kernel: text(),
         cores: 2,
@@ -18,20 +18,20 @@ fn facts() -> Facts {
     }
 }
 
-fn sample(row: &'static str, subject: &'static str, round: usize, wall: f64) -> Sample {
-    Sample {
+fn sample(row: &'static str, subject: &'static str, round: usize, wall: f64) -> RowSample {
+    RowSample {
         row,
         subject,
         round,
         wall,
         ops: 10,
         client_cpu: wall,
-        ..Sample::default()
+        ..RowSample::default()
     }
 }
 
-fn row(name: &str) -> &'static Row {
-    rows().find(|row| row.name.contains(name)).unwrap()
+fn row(name: &str) -> &'static BenchRow {
+    all_rows().find(|row| row.name.contains(name)).unwrap()
 }
 
 #[test]
@@ -46,15 +46,15 @@ fn ratios_are_taken_within_a_round() {
         sample(row.name, "teal", 2, 3.0),
         sample(row.name, "teal", 3, 99.0),
     ];
-    let found = Figures {
+    let found = RowFigures {
         samples: &samples,
         row,
     }
-    .ratio("teal", |s| s.wall)
+    .ratio_to_ext4("teal", |s| s.wall)
     .unwrap();
     assert_eq!(
         found,
-        Spread {
+        MedianSpread {
             median: 1.5,
             least: 1.0,
             most: 2.0
@@ -71,11 +71,11 @@ fn a_row_is_met_at_its_goal_or_a_quarter_above_the_mirror() {
             sample(row.name, "teal", 0, teal),
         ];
         samples.extend(mirror.map(|wall| sample(row.name, "mirror", 0, wall)));
-        Figures {
+        RowFigures {
             samples: &samples,
             row,
         }
-        .missed()
+        .missed_goals()
         .unwrap()
     };
     assert_eq!(missed(3.0, None), [""; 0]);
@@ -88,20 +88,20 @@ fn a_row_is_met_at_its_goal_or_a_quarter_above_the_mirror() {
 fn barriers_are_a_count_whatever_the_mirror_does() {
     let row = row("16 threads");
     let mut teal = sample(row.name, "teal", 0, 1.0);
-    teal.counts = Counts {
+    teal.counts = SubjectCounts {
         barriers: 5,
-        ..Counts::default()
+        ..SubjectCounts::default()
     };
     let mut mirror = teal.clone();
     mirror.subject = "mirror";
     mirror.counts.barriers = 100;
     let samples = [sample(row.name, "ext4", 0, 1.0), teal, mirror];
     assert_eq!(
-        Figures {
+        RowFigures {
             samples: &samples,
             row
         }
-        .missed()
+        .missed_goals()
         .unwrap(),
         ["barriers"]
     );
@@ -115,11 +115,11 @@ fn the_table_shows_measured_rows_only_and_every_number_it_has() {
         sample(row.name, "teal", 0, 1.05),
         sample(row.name, "mirror", 0, 14.0),
     ];
-    let table = markdown(&samples, &facts());
+    let table = render_markdown(&samples, &facts());
     let line = "| stat, warm | 1.1 | 1.05 | 14.0 | – | yes |";
     assert!(table.contains(line), "{table}");
     assert!(!table.contains("untar"), "{table}");
-    let json = json(&samples, &facts());
+    let json = render_json(&samples, &facts());
     assert_eq!(json["samples"].as_array().unwrap().len(), 3);
     assert_eq!(json["samples"][1]["wall_seconds"], 1.05);
 }
@@ -132,11 +132,11 @@ fn what_asks_for_nothing_is_neither_met_nor_missed() {
         sample(row.name, "teal", 0, 9.0),
     ];
     assert_eq!(
-        Figures {
+        RowFigures {
             samples: &samples,
             row
         }
-        .missed(),
+        .missed_goals(),
         None
     );
 }

@@ -1,7 +1,7 @@
-//! What the kernel can answer from its caches: no request should be left.
+//! Rows that the kernel can answer from its caches, without any request.
 
-use super::noise;
-use crate::bench::stage::{Stage, Work, ops};
+use super::random_bytes::random_bytes;
+use crate::bench::stage::{RowStage, RowWork, ops_only};
 use anyhow::{Result, ensure};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::ffi::CString;
@@ -24,9 +24,9 @@ fn name_list(prefix: &str) -> Result<Vec<CString>> {
         .collect()
 }
 
-pub(super) fn small_files(stage: &mut Stage<'_>) -> Result<()> {
-    let path = stage.fixture("small", |path| {
-        let data = noise(4096, 1);
+pub(super) fn small_files(stage: &mut RowStage<'_>) -> Result<()> {
+    let path = stage.kept_dir("small", |path| {
+        let data = random_bytes(4096, 1);
         (0..FILES).try_for_each(|i| Ok(std::fs::write(path.join(format!("f{i:04}")), &data)?))
     })?;
     let dir = rustix::fs::open(
@@ -40,17 +40,21 @@ pub(super) fn small_files(stage: &mut Stage<'_>) -> Result<()> {
             .iter()
             .try_for_each(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).map(drop))
     };
+    // The first pass fills the kernel's caches.
     stat()?;
     let all = (FILES * PASSES) as u64;
-    stage.time(STAT, ops(all), || Ok((0..PASSES).try_for_each(|_| stat())?))?;
+    stage.time_work(STAT, ops_only(all), || {
+        Ok((0..PASSES).try_for_each(|_| stat())?)
+    })?;
 
     let miss = || {
         absent
             .iter()
             .all(|name| rustix::fs::statat(&dir, name, AtFlags::empty()).is_err())
     };
+    // Negative entries are cached by the first pass.
     miss();
-    stage.time(NEGATIVE, ops(all), || {
+    stage.time_work(NEGATIVE, ops_only(all), || {
         ensure!((0..PASSES).all(|_| miss()), "an absent name is there");
         Ok(())
     })?;
@@ -64,17 +68,17 @@ pub(super) fn small_files(stage: &mut Stage<'_>) -> Result<()> {
         })
     };
     read()?;
-    stage.time(OPEN, ops(all / 2), || {
+    stage.time_work(OPEN, ops_only(all / 2), || {
         Ok((0..PASSES / 2).try_for_each(|_| read())?)
     })
 }
 
-fn large(path: &Path) -> Result<()> {
-    Ok(std::fs::write(path.join("file"), noise(LARGE, 2))?)
+fn make_large(path: &Path) -> Result<()> {
+    Ok(std::fs::write(path.join("file"), random_bytes(LARGE, 2))?)
 }
 
-pub(super) fn one_file(stage: &mut Stage<'_>) -> Result<()> {
-    let path = stage.fixture("large", large)?.join("file");
+pub(super) fn one_file(stage: &mut RowStage<'_>) -> Result<()> {
+    let path = stage.kept_dir("large", make_large)?.join("file");
     let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = vec![0; PIECE];
     let mut pass = |size: usize, step: u64| {
@@ -86,14 +90,14 @@ pub(super) fn one_file(stage: &mut Stage<'_>) -> Result<()> {
     pass(PIECE, 1)?;
     let pages = (LARGE / 4096) as u64;
     // 7919 is prime to the number of pages: every page once, in a scattered order.
-    stage.time(READ, ops(pages * 8), || {
+    stage.time_work(READ, ops_only(pages * 8), || {
         Ok((0..8).try_for_each(|_| pass(4096, 7919))?)
     })?;
-    let work = Work {
+    let work = RowWork {
         ops: (LARGE / PIECE * 16) as u64,
         user_bytes: 0,
     };
-    stage.time(SEQUENTIAL, work, || {
+    stage.time_work(SEQUENTIAL, work, || {
         Ok((0..16).try_for_each(|_| pass(PIECE, 1))?)
     })
 }

@@ -1,9 +1,9 @@
 //! Names: listing, making, renaming, removing ten thousand in one directory, and what git does with
 //! them.
 
-use super::noise;
-use crate::bench::lab::run;
-use crate::bench::stage::{Stage, Work, ops};
+use super::random_bytes::random_bytes;
+use crate::bench::programs::run_program;
+use crate::bench::stage::{RowStage, RowWork, ops_only};
 use anyhow::{Result, ensure};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use std::ffi::CString;
@@ -20,7 +20,7 @@ pub(super) const UNLINK: &str = "unlink, 10,000";
 
 const FILES: u64 = 10_000;
 
-fn directory(path: &Path) -> Result<OwnedFd> {
+fn open_dir(path: &Path) -> Result<OwnedFd> {
     Ok(rustix::fs::open(
         path,
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -28,10 +28,10 @@ fn directory(path: &Path) -> Result<OwnedFd> {
     )?)
 }
 
-/// Lists a directory anew, with or without the attributes of everything in it; gives back how many
-/// names there are.
-fn list(path: &Path, with_attributes: bool) -> Result<u64> {
-    let dir = directory(path)?;
+/// Lists a directory anew, with or without the attributes of everything in it, and returns the
+/// number of names.
+fn list_dir(path: &Path, with_attributes: bool) -> Result<u64> {
+    let dir = open_dir(path)?;
     let mut count = 0;
     for entry in Dir::read_from(&dir)? {
         let entry = entry?;
@@ -40,20 +40,24 @@ fn list(path: &Path, with_attributes: bool) -> Result<u64> {
         }
         count += 1;
     }
+    // The kernel lists `.` and `..` as well.
     Ok(count - 2)
 }
 
-pub(super) fn listings(stage: &mut Stage<'_>) -> Result<()> {
-    let path = stage.fixture("flat", |path| {
-        let data = noise(64, 3);
+pub(super) fn time_listings(stage: &mut RowStage<'_>) -> Result<()> {
+    let path = stage.kept_dir("flat", |path| {
+        let data = random_bytes(64, 3);
         (0..FILES).try_for_each(|i| Ok(std::fs::write(path.join(format!("entry-{i:05}")), &data)?))
     })?;
     let mut pass = |row, with_attributes, passes: u64| {
-        list(&path, with_attributes)?;
-        list(&path, with_attributes)?;
-        stage.time(row, ops(FILES * passes), || {
+        list_dir(&path, with_attributes)?;
+        list_dir(&path, with_attributes)?;
+        stage.time_work(row, ops_only(FILES * passes), || {
             for _ in 0..passes {
-                ensure!(list(&path, with_attributes)? == FILES, "names are missing");
+                ensure!(
+                    list_dir(&path, with_attributes)? == FILES,
+                    "names are missing"
+                );
             }
             Ok(())
         })
@@ -62,14 +66,14 @@ pub(super) fn listings(stage: &mut Stage<'_>) -> Result<()> {
     pass(LS, true, 10)
 }
 
-pub(super) fn git_status(stage: &mut Stage<'_>) -> Result<()> {
-    let path = stage.fixture("repository", |path| {
+pub(super) fn git_status(stage: &mut RowStage<'_>) -> Result<()> {
+    let path = stage.kept_dir("repository", |path| {
         for i in 0..1500 {
             let dir = path.join(format!("part-{}/sub-{}", i % 10, i / 10 % 10));
             std::fs::create_dir_all(&dir)?;
             std::fs::write(
                 dir.join(format!("source-{i}.rs")),
-                noise(2000 + i * 5, i as u64),
+                random_bytes(2000 + i * 5, i as u64),
             )?;
         }
         for args in [
@@ -77,17 +81,17 @@ pub(super) fn git_status(stage: &mut Stage<'_>) -> Result<()> {
             &["add", "."],
             &["commit", "-q", "-m", "all"],
         ] {
-            git(path, args)?;
+            run_git(path, args)?;
         }
         Ok(())
     })?;
     // The first refreshes the index, later ones find nothing to write.
-    git(&path, &["status", "--porcelain"])?;
-    git(&path, &["status", "--porcelain"])?;
-    stage.time(GIT, ops(10), || {
+    run_git(&path, &["status", "--porcelain"])?;
+    run_git(&path, &["status", "--porcelain"])?;
+    stage.time_work(GIT, ops_only(10), || {
         (0..10).try_for_each(|_| {
             ensure!(
-                git(&path, &["status", "--porcelain"])?.is_empty(),
+                run_git(&path, &["status", "--porcelain"])?.is_empty(),
                 "git sees changes"
             );
             Ok(())
@@ -95,7 +99,7 @@ pub(super) fn git_status(stage: &mut Stage<'_>) -> Result<()> {
     })
 }
 
-fn git(dir: &Path, args: &[&str]) -> Result<String> {
+fn run_git(dir: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
     command
         .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -109,22 +113,22 @@ fn git(dir: &Path, args: &[&str]) -> Result<String> {
         "-c",
         "gc.auto=0",
     ]);
-    run(command.arg("-C").arg(dir).args(args))
+    run_program(command.arg("-C").arg(dir).args(args))
 }
 
-pub(super) fn life(stage: &mut Stage<'_>) -> Result<()> {
-    let path = stage.fresh("life")?;
-    let dir = directory(&path)?;
-    let data = noise(4096, 4);
+pub(super) fn create_rename_unlink(stage: &mut RowStage<'_>) -> Result<()> {
+    let path = stage.new_dir("life")?;
+    let dir = open_dir(&path)?;
+    let data = random_bytes(4096, 4);
     let named = |prefix: &str| {
         (0..FILES)
             .map(|i| CString::new(format!("{prefix}{i:05}")))
             .collect::<Result<Vec<_>, _>>()
     };
     let (first, second) = (named("made-")?, named("renamed-")?);
-    stage.time(
+    stage.time_work(
         CREATE,
-        Work {
+        RowWork {
             ops: FILES,
             user_bytes: FILES * 4096,
         },
@@ -138,18 +142,18 @@ pub(super) fn life(stage: &mut Stage<'_>) -> Result<()> {
         },
     )?;
     stage.commit()?;
-    stage.time(RENAME, ops(FILES), || {
+    stage.time_work(RENAME, ops_only(FILES), || {
         Ok(first
             .iter()
             .zip(&second)
             .try_for_each(|(from, to)| rustix::fs::renameat(&dir, from, &dir, to))?)
     })?;
     stage.commit()?;
-    stage.time(UNLINK, ops(FILES), || {
+    stage.time_work(UNLINK, ops_only(FILES), || {
         Ok(second
             .iter()
             .try_for_each(|name| rustix::fs::unlinkat(&dir, name, AtFlags::empty()))?)
     })?;
     drop(dir);
-    stage.discard(&path)
+    stage.remove_dir(&path)
 }

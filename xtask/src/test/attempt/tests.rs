@@ -1,17 +1,19 @@
 //! A real wedge: a process that waits for a file system which it serves itself and does not answer.
 //! No signal ends it.
 
-use super::super::bounded::now;
+use super::super::bounded::time_since_boot;
 use super::*;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 use std::num::NonZeroUsize;
-use teal_fuse::{InitConfig, MountOptions, Reply, Request, Serve, Session};
+use teal_fuse::{
+    FuseMountOptions, FuseSession, InitConfig, KernelRequest, ReplySender, RequestHandler,
+};
 
 struct Silent;
 
-impl Serve for Silent {
-    fn serve(&self, _: Request<'_>, reply: Reply) {
+impl RequestHandler for Silent {
+    fn handle_request(&self, _: KernelRequest<'_>, reply: ReplySender) {
         // A dropped reply would be an answer.
         std::mem::forget(reply);
     }
@@ -23,11 +25,11 @@ const ROLE: &str = "TEAL_TEST_WEDGED";
 fn wedge(is_hidden: bool) {
     let point = std::env::temp_dir().join("point");
     std::fs::create_dir(&point).unwrap();
-    let options = MountOptions {
+    let options = FuseMountOptions {
         source: "silent".into(),
         ..Default::default()
     };
-    let session = Session::mount(&point, &options, &InitConfig::default()).unwrap();
+    let session = FuseSession::mount(&point, &options, &InitConfig::default()).unwrap();
     let serve = move || session.run(NonZeroUsize::MIN, &Silent);
     std::thread::Builder::new()
         .name("silent".into())
@@ -55,7 +57,7 @@ fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
         || !Path::new("/dev/fuse").exists()
         || is_hidden && !has_control
     {
-        teal_testkit::skip(
+        teal_testkit::skip_test(
             name,
             "needs root, /dev/fuse and, if hidden, the control file system of FUSE",
         );
@@ -63,44 +65,44 @@ fn wedged(name: &str, is_hidden: bool) -> Option<Vec<String>> {
     }
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [open, large] = dirs.each_ref().map(|dir| dir.path().to_owned());
-    let rooms = Rooms { open, large };
+    let rooms = RunDirectories { open, large };
     let mut command = Command::new(std::env::current_exe().unwrap());
     let test = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
     command
         .args(["--exact", &test, "--nocapture"])
         .env(ROLE, "1");
     let stop = AtomicBool::new(false);
-    let course = Course {
+    let course = RunTerms {
         limit: Duration::from_secs(2),
         grace: Duration::ZERO,
-        rooms: &rooms,
+        directories: &rooms,
         is_shown: false,
         stop: &stop,
-        beside: &RwLock::default(),
+        running_lock: &RwLock::default(),
     };
-    let start = now();
-    let attempt = run("wedged", command, &BTreeSet::from([test]), course).unwrap();
+    let start = time_since_boot();
+    let attempt = run_to_end("wedged", command, &BTreeSet::from([test]), course).unwrap();
     let said = String::from_utf8_lossy(&attempt.output).into_owned();
-    assert_eq!(attempt.ending, Ending::Hung, "{said}");
+    assert_eq!(attempt.ending, RunEnding::Hung, "{said}");
     assert!(
         said.contains("about to wait") && said.contains("wedged does not end"),
         "{said}"
     );
     assert!(
         !attempt
-            .left
+            .leftovers
             .iter()
             .any(|left| left.contains("cannot be killed")),
         "{:?} {said}",
-        attempt.left
+        attempt.leftovers
     );
-    assert!(now() - start < Duration::from_secs(60));
+    assert!(time_since_boot() - start < Duration::from_secs(60));
     assert!(
         dirs.iter()
             .all(|dir| std::fs::read_dir(dir.path()).unwrap().count() == 0),
         "nothing is left"
     );
-    Some(attempt.left)
+    Some(attempt.leftovers)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 fn can(test: &str) -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
     if !can {
-        teal_testkit::skip(test, "needs root and loop devices");
+        teal_testkit::skip_test(test, "needs root and loop devices");
     }
     can
 }
@@ -26,19 +26,19 @@ fn run(program: &str, args: &[&str]) -> String {
 fn a_line_of_the_mount_table_is_read() {
     let line =
         r"36 35 0:52 / /var/tmp/a\040b rw,noatime shared:1 - fuse.teal a\040source rw,user_id=0";
-    let mount = parse(line).unwrap();
+    let mount = parse_mount(line).unwrap();
     assert_eq!(
         (mount.id, mount.number, mount.kind.as_str()),
         (36, 52, "fuse.teal")
     );
     assert_eq!(mount.point, Path::new("/var/tmp/a b"));
-    let block = parse("36 35 7:3 / /mnt rw - fuseblk.teal /dev/loop3 rw").unwrap();
+    let block = parse_mount("36 35 7:3 / /mnt rw - fuseblk.teal /dev/loop3 rw").unwrap();
     assert!(
         block.number == 7_340_035 && block.is_fuse(),
         "as in /sys/fs/fuse/connections"
     );
-    assert_eq!(parse("36 35 0:52"), None);
-    assert!(!mounts("self").is_empty());
+    assert_eq!(parse_mount("36 35 0:52"), None);
+    assert!(!mounts_of("self").is_empty());
 }
 
 #[test]
@@ -54,15 +54,15 @@ fn mounts_and_loop_devices_that_appeared_in_our_places_are_taken_away() {
         point
     };
     let old = point(&ours, "old");
-    let look = Look::now();
+    let look = SystemSnapshot::take_now();
     let (new, foreign) = (point(&ours, "a new one"), point(&others, "foreign"));
     let image = ours.path().join("image");
     std::fs::write(&image, vec![0; 1 << 20]).unwrap();
     let device = run("losetup", &["--find", "--show", image.to_str().unwrap()]);
 
     let places = [ours.path().to_owned()];
-    let found = look.clean(&places);
-    let again = look.clean(&places);
+    let found = look.clean_since(&places);
+    let again = look.clean_since(&places);
     let (is_old_there, is_foreign_there) = (is_mounted_below(&old), is_mounted_below(&foreign));
     for point in [&old, &foreign] {
         run("umount", &[point.to_str().unwrap()]);
@@ -116,9 +116,9 @@ fn of_the_mounts_that_were_there_only_those_without_a_daemon_are_taken_away() {
     let server = mounted(&served);
 
     let places = [ours.path().to_owned()];
-    let started = super::super::bounded::now();
+    let started = super::super::bounded::time_since_boot();
     let found = clean_dead(&places);
-    let took = super::super::bounded::now() - started;
+    let took = super::super::bounded::time_since_boot() - started;
     let there = [&dead, &served, &foreign].map(|point| is_mounted_below(point));
     drop(server);
     let (second, others) = (clean_dead(&places), clean_dead(&[others.path().to_owned()]));

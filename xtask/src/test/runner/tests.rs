@@ -1,32 +1,32 @@
 //! Small programs that hang, fail, die and leave things behind.
 
-use super::super::processes::Mark;
+use super::super::processes::RunMark;
 use super::*;
 use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
 
 /// A runner with a place of its own, and time enough for what must happen.
-fn runner(dir: &TempDir, program: Duration) -> Runner {
+fn runner(dir: &TempDir, program: Duration) -> ProgramRunner {
     let [kept, open, large] = ["kept", "open", "large"].map(|name| dir.path().join(name));
     [&kept, &open, &large]
         .iter()
         .for_each(|dir| std::fs::create_dir(dir).unwrap());
-    Runner {
-        limits: Limits {
+    ProgramRunner {
+        limits: RunLimits {
             program,
             total: Duration::from_secs(600),
             grace: Duration::from_millis(100),
         },
-        start: now(),
+        start: time_since_boot(),
         env: Vec::new(),
         filter: Vec::new(),
         args: Vec::new(),
-        rooms: Rooms { open, large },
+        directories: RunDirectories { open, large },
         kept,
         is_shown: false,
         lanes: 2,
         stop: Arc::default(),
-        beside: RwLock::default(),
+        running_lock: RwLock::default(),
     }
 }
 
@@ -35,21 +35,23 @@ const SHORT: Duration = Duration::from_millis(1500);
 
 /// A program in the shape of a test program: with tests `a` and `b`; `body` runs them, `$HERE` is
 /// where it can keep things.
-fn program(dir: &TempDir, body: &str) -> Program {
+fn program(dir: &TempDir, body: &str) -> TestProgram {
     let path = dir.path().join("program");
     let here = dir.path().display();
     let text = format!(
         r#"#!/bin/sh
         HERE='{here}'
         case "$*" in *--list*) printf 'a: test\nb: test\n'; exit 0;; esac
-        good() {{ echo "test result: ok. $1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s"; }}
-        bad() {{ echo "test result: FAILED. $1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s"; exit 101; }}
+        good() {{ echo "test result: ok. $1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered \
+            out; finished in 0.00s"; }}
+        bad() {{ echo "test result: FAILED. $1 passed; 1 failed; 0 ignored; 0 measured; 0 \
+            filtered out; finished in 0.00s"; exit 101; }}
         echo "$*" >> "$HERE/runs"
         {body}"#
     );
     std::fs::write(&path, text).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    Program {
+    TestProgram {
         name: "small".into(),
         path,
         args: Vec::new(),
@@ -71,8 +73,8 @@ fn report(limit: Duration, body: &str) -> (TempDir, String, Vec<String>) {
 }
 
 /// The report without the table of times above it.
-fn without_times(summary: &Summary) -> String {
-    let report = summary.report();
+fn without_times(summary: &TestSummary) -> String {
+    let report = summary.to_report();
     let is_time = |line: &&str| line.starts_with(' ');
     report
         .lines()
@@ -238,13 +240,13 @@ fn when_the_time_of_all_is_over_the_rest_has_failed() {
     runner.limits.total = Duration::ZERO;
     let summary = runner.run_all(&[program(&dir, "good 2")]);
     assert!(
-        summary.report().starts_with("failed: small: not run, "),
+        summary.to_report().starts_with("failed: small: not run, "),
         "{}",
-        summary.report()
+        summary.to_report()
     );
     assert!(
         summary
-            .report()
+            .to_report()
             .ends_with("\n0 passed, 1 failed, 0 skipped")
     );
     assert!(!dir.path().join("runs").exists());
@@ -269,7 +271,7 @@ fn a_wish_to_stop_ends_the_program() {
         .store(true, std::sync::atomic::Ordering::Relaxed);
     let program = program(&dir, r#"echo $$ > "$HERE/number"; sleep 1000"#);
     let report = runner.run_all(&[program.clone(), program.clone(), program]);
-    let report = report.report();
+    let report = report.to_report();
     assert!(report.starts_with("failed: small: stopped,"), "{report}");
     let last = report.lines().last();
     assert!(
@@ -278,19 +280,19 @@ fn a_wish_to_stop_ends_the_program() {
         "each lane ends with its first: {report}"
     );
     assert!(!dir.path().join("number").exists() || is_dead(&dir, "number"));
-    assert_ne!(Mark::new().name(), Mark::new().name());
+    assert_ne!(RunMark::new().variable(), RunMark::new().variable());
 }
 
 #[test]
 fn a_program_that_cannot_be_started_is_a_failure_and_others_run() {
     let dir = tempfile::tempdir().unwrap();
-    let missing = Program {
+    let missing = TestProgram {
         path: dir.path().join("missing"),
         ..program(&dir, "good 2")
     };
     let runner = runner(&dir, LONG);
     let summary = runner.run_all(&[missing, program(&dir, "good 2")]);
-    let report = summary.report();
+    let report = summary.to_report();
     assert!(
         report.contains("failed: small: start small: ")
             && report.ends_with("2 passed, 1 failed, 0 skipped"),
@@ -299,12 +301,12 @@ fn a_program_that_cannot_be_started_is_a_failure_and_others_run() {
 }
 
 /// A program of this name; `body` finds others' files in `$HERE`, too.
-fn named(dir: &TempDir, name: &str, body: &str) -> Program {
+fn named(dir: &TempDir, name: &str, body: &str) -> TestProgram {
     let place = dir.path().join(name.replace(':', "_"));
     let path = place.with_extension("sh");
     let program = program(dir, &format!("HERE='{}'\n{body}", dir.path().display()));
     std::fs::rename(&program.path, &path).unwrap();
-    Program {
+    TestProgram {
         name: name.to_owned(),
         path,
         ..program
@@ -361,7 +363,7 @@ fn nothing_runs_beside_a_program_that_must_be_alone() {
     let body = r#"mkdir "$HERE/busy" && sleep 0.3 && rmdir "$HERE/busy" && good 1 || bad 0"#;
     let programs = ["teal::sync", "teal::words", "small"].map(|name| named(&dir, name, body));
     assert!(programs[0].is_alone_because().is_some() && programs[1].is_alone_because().is_some());
-    let report = runner(&dir, LONG).run_all(&programs).report();
+    let report = runner(&dir, LONG).run_all(&programs).to_report();
     assert!(
         report.ends_with("\n3 passed, 0 failed, 0 skipped"),
         "{report}"

@@ -1,8 +1,8 @@
 //! Finds import circles: sets of modules of one crate that reach each other through their `use`
 //! paths.
 
-use super::measure::CrateSources;
 use super::pattern::pattern;
+use super::sources::CrateSources;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The path of a module inside its crate; empty for the crate's root.
@@ -10,10 +10,10 @@ type ModulePath = Vec<String>;
 
 /// Returns the percentage of the lines in `src` that belong to the crate's largest circle.
 pub(super) fn largest_circle_percent(sources: &CrateSources) -> f64 {
-    let graph = ModuleGraph::of(sources);
+    let graph = ModuleGraph::from_sources(sources);
     let total: usize = graph.lines.values().sum();
     let largest = graph
-        .circles()
+        .find_circles()
         .iter()
         .map(|circle| graph.lines_of(circle))
         .max();
@@ -28,7 +28,7 @@ struct ModuleGraph {
 }
 
 impl ModuleGraph {
-    fn of(sources: &CrateSources) -> Self {
+    fn from_sources(sources: &CrateSources) -> Self {
         let mut imports = BTreeMap::new();
         let mut lines = BTreeMap::new();
         for file in &sources.files {
@@ -38,10 +38,13 @@ impl ModuleGraph {
             lines.insert(module.clone(), file.text.matches('\n').count());
             imports.insert(module, file.text.as_str());
         }
-        let names = NameTable::of(&imports);
+        // All modules must be known before paths can be resolved.
+        let names = NameTable::from_texts(&imports);
         let mut uses: BTreeMap<ModulePath, BTreeSet<ModulePath>> = BTreeMap::new();
         for (module, paths) in &names.used {
-            let targets = paths.iter().filter_map(|path| names.resolve(path, 0));
+            let targets = paths
+                .iter()
+                .filter_map(|path| names.resolve_module(path, 0));
             let others = targets.filter(|target| target != module);
             uses.insert(module.clone(), others.collect());
         }
@@ -53,7 +56,7 @@ impl ModuleGraph {
     }
 
     /// Returns the sets of two or more modules that reach each other.
-    fn circles(&self) -> Vec<Vec<ModulePath>> {
+    fn find_circles(&self) -> Vec<Vec<ModulePath>> {
         let reached: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> = self
             .lines
             .keys()
@@ -66,6 +69,7 @@ impl ModuleGraph {
                 .iter()
                 .filter(|target| reached[*target].contains(*module));
             let circle: Vec<ModulePath> = mutual.map(|target| (*target).clone()).collect();
+            // Each member of a circle finds the same circle: it is kept once.
             if circle.len() > 1 && placed.insert(circle.clone()) {
                 circles.push(circle);
             }
@@ -78,6 +82,7 @@ impl ModuleGraph {
         let mut reached = BTreeSet::new();
         let mut waiting: Vec<&ModulePath> = self.uses[start].iter().collect();
         while let Some(module) = waiting.pop() {
+            debug_assert!(self.lines.contains_key(module), "every target is a module");
             if reached.insert(module) {
                 waiting.extend(&self.uses[module]);
             }
@@ -103,7 +108,7 @@ struct NameTable {
 }
 
 impl NameTable {
-    fn of(texts: &BTreeMap<ModulePath, &str>) -> Self {
+    fn from_texts(texts: &BTreeMap<ModulePath, &str>) -> Self {
         let mut table = Self {
             defined: BTreeMap::new(),
             exported: BTreeMap::new(),
@@ -175,8 +180,9 @@ impl NameTable {
     }
 
     /// Returns the module in which `path` ends, through names that modules pass on.
-    fn resolve(&self, path: &[String], depth: usize) -> Option<ModulePath> {
+    fn resolve_module(&self, path: &[String], depth: usize) -> Option<ModulePath> {
         const DEPTH_MAX: usize = 6;
+        // The longest prefix that is a module; the next part is a name in it.
         let length = (0..=path.len())
             .rev()
             .find(|length| self.is_module(&path[..*length]))?;
@@ -188,7 +194,7 @@ impl NameTable {
         match passed_on {
             Some(target) if depth < DEPTH_MAX && !self.defined[module].contains(name) => {
                 let further = [target.as_slice(), &path[length + 1..]].concat();
-                self.resolve(&further, depth + 1)
+                self.resolve_module(&further, depth + 1)
             }
             _ => Some(module.to_vec()),
         }

@@ -1,122 +1,21 @@
 //! Counts what the table of *Words* shows, in the text of a crate's source files.
 
+use super::circles;
 use super::pattern::pattern;
-use super::{Figure, circles};
-use anyhow::{Context as _, Result};
-use regex::Regex;
+use super::rules::WordFigure;
+use super::sources::CrateSources;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 /// The figures of one crate, each of them present.
-pub(super) type CrateFigures = BTreeMap<Figure, f64>;
-
-/// Folders whose files are no part of the product.
-const FOLDERS_LEFT_OUT: &[&str] = &["target", ".git", "tests", "benches", "examples", "fuzz"];
-
-/// One source file that isn't a file of tests.
-#[derive(Debug)]
-pub(super) struct SourceFile {
-    /// The path below the crate's folder, with `/`.
-    pub(super) path: String,
-    /// The whole text, its tests included.
-    pub(super) text: String,
-}
-
-/// The source files of one crate, files of tests left out.
-#[derive(Debug)]
-pub(super) struct CrateSources {
-    pub(super) name: String,
-    pub(super) files: Vec<SourceFile>,
-}
-
-/// Reads the crates in `root/crates`, and `xtask`.
-pub(super) fn read_crates(root: &Path) -> Result<Vec<CrateSources>> {
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(root.join("crates"))?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
-    folders.push(root.join("xtask"));
-    folders.retain(|folder| folder.join("Cargo.toml").is_file());
-    folders.sort();
-    folders.iter().map(|folder| read_crate(folder)).collect()
-}
-
-fn read_crate(folder: &Path) -> Result<CrateSources> {
-    let name = folder.file_name().context("a crate's folder has a name")?;
-    let mut files = Vec::new();
-    let mut waiting = vec![folder.to_owned()];
-    while let Some(current) = waiting.pop() {
-        for entry in std::fs::read_dir(&current)? {
-            let entry = entry?;
-            let (path, name) = (entry.path(), entry.file_name());
-            let name = name.to_string_lossy();
-            if entry.file_type()?.is_dir() {
-                if !FOLDERS_LEFT_OUT.contains(&&*name) {
-                    waiting.push(path);
-                }
-            } else if is_product_source(&name) {
-                let text =
-                    std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-                let path = path
-                    .strip_prefix(folder)?
-                    .to_string_lossy()
-                    .replace('\\', "/");
-                files.push(SourceFile { path, text });
-            }
-        }
-    }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    let name = name.to_string_lossy().into_owned();
-    Ok(CrateSources { name, files })
-}
-
-fn is_product_source(name: &str) -> bool {
-    name.ends_with(".rs")
-        && !["tests.rs", "test.rs"].contains(&name)
-        && !name.ends_with("_tests.rs")
-}
-
-impl SourceFile {
-    /// Returns the text before the file's first module of tests.
-    pub(super) fn product_text(&self) -> &str {
-        pattern!(TESTS, r"#\[cfg\(test\)\]\s*\nmod \w+ \{");
-        let end = TESTS
-            .find(&self.text)
-            .map_or(self.text.len(), |found| found.start());
-        &self.text[..end]
-    }
-}
+pub(super) type CrateFigures = BTreeMap<WordFigure, f64>;
 
 impl CrateSources {
-    /// Returns the names of the crate's structures, enumerations and traits, in the order of its
-    /// files.
-    pub(super) fn type_names(&self) -> Vec<&str> {
-        pattern!(
-            TYPES,
-            r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait) ([A-Z]\w*)"
-        );
-        self.names(&TYPES)
-    }
-
-    /// Returns the names of the crate's functions and methods, in the order of its files.
-    pub(super) fn function_names(&self) -> Vec<&str> {
-        pattern!(
-            FUNCTIONS,
-            r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe )*fn ([a-z_0-9]+)"
-        );
-        self.names(&FUNCTIONS)
-    }
-
-    fn names(&self, pattern: &Regex) -> Vec<&str> {
-        let names = self.files.iter().flat_map(|file| {
-            let found = pattern.captures_iter(file.product_text());
-            found.map(|found| found.get(1).map_or("", |name| name.as_str()))
-        });
-        names.collect()
-    }
-
-    pub(super) fn figures(&self) -> CrateFigures {
+    pub(super) fn measure_figures(&self) -> CrateFigures {
         let mut figures = figures_of_crates(&[self]);
-        figures.insert(Figure::LargestCircle, circles::largest_circle_percent(self));
+        figures.insert(
+            WordFigure::LargestCircle,
+            circles::largest_circle_percent(self),
+        );
         figures
     }
 }
@@ -125,7 +24,7 @@ impl CrateSources {
 pub(super) fn figures_of_all(crates: &[CrateSources]) -> CrateFigures {
     let mut figures = figures_of_crates(&crates.iter().collect::<Vec<_>>());
     let circles = crates.iter().map(circles::largest_circle_percent);
-    figures.insert(Figure::LargestCircle, circles.fold(0.0, f64::max));
+    figures.insert(WordFigure::LargestCircle, circles.fold(0.0, f64::max));
     figures
 }
 
@@ -133,7 +32,7 @@ fn figures_of_crates(crates: &[&CrateSources]) -> CrateFigures {
     let mut counts = LineCounts::default();
     for sources in crates {
         for file in &sources.files {
-            counts.add(file.product_text());
+            counts.add_file(file.product_text());
         }
     }
     let types: Vec<&str> = crates
@@ -144,17 +43,20 @@ fn figures_of_crates(crates: &[&CrateSources]) -> CrateFigures {
         .iter()
         .flat_map(|sources| sources.function_names())
         .collect();
-    let mut figures = counts.figures();
+    let mut figures = counts.into_figures();
     figures.insert(
-        Figure::OneWordTypes,
-        percent(one_word_types(&types), types.len()),
+        WordFigure::OneWordTypes,
+        percent_of(one_word_types(&types), types.len()),
     );
     figures.insert(
-        Figure::SharedTypeNames,
-        percent(shared_names(&types), types.len()),
+        WordFigure::SharedTypeNames,
+        percent_of(shared_names(&types), types.len()),
     );
     let one_word = functions.iter().filter(|name| !name.contains('_')).count();
-    figures.insert(Figure::OneWordFunctions, percent(one_word, functions.len()));
+    figures.insert(
+        WordFigure::OneWordFunctions,
+        percent_of(one_word, functions.len()),
+    );
     figures
 }
 
@@ -175,12 +77,12 @@ fn shared_names(names: &[&str]) -> usize {
     occurrences.values().filter(|count| **count > 1).sum()
 }
 
-fn percent(part: usize, whole: usize) -> f64 {
-    per(100.0, part, whole)
+fn percent_of(part: usize, whole: usize) -> f64 {
+    rate_of(100.0, part, whole)
 }
 
 /// Returns `part` for every `unit` of `whole`; 0 of nothing.
-fn per(unit: f64, part: usize, whole: usize) -> f64 {
+fn rate_of(unit: f64, part: usize, whole: usize) -> f64 {
     let rounded = 10.0 * unit * part as f64 / whole.max(1) as f64;
     rounded.round() / 10.0
 }
@@ -203,7 +105,7 @@ struct LineCounts {
 }
 
 impl LineCounts {
-    fn add(&mut self, text: &str) {
+    fn add_file(&mut self, text: &str) {
         for line in text.split('\n') {
             self.lines += 1;
             self.wide_lines += usize::from(line.chars().count() > 100);
@@ -241,51 +143,52 @@ impl LineCounts {
         );
         let code = bare.split("//").next().unwrap_or_default();
         self.code_lines += 1;
-        self.tokens += tokens(code).count();
+        self.tokens += split_tokens(code).count();
         self.closures += CLOSURE.find_iter(code).count();
         let is_assertion = bare.starts_with("assert") || bare.starts_with("debug_assert");
         self.assertions += usize::from(is_assertion);
     }
 
-    fn figures(mut self) -> CrateFigures {
+    fn into_figures(mut self) -> CrateFigures {
+        // The median needs an order.
         self.function_tokens.sort_unstable();
         let median = self.function_tokens.get(self.function_tokens.len() / 2);
         let longest = self.function_tokens.last();
         let as_figure = |tokens: Option<&usize>| tokens.copied().unwrap_or_default() as f64;
         BTreeMap::from([
             (
-                Figure::TokensPerLine,
-                per(1.0, self.tokens, self.code_lines),
+                WordFigure::TokensPerLine,
+                rate_of(1.0, self.tokens, self.code_lines),
             ),
-            (Figure::MedianFunctionTokens, as_figure(median)),
-            (Figure::LongestFunctionTokens, as_figure(longest)),
+            (WordFigure::MedianFunctionTokens, as_figure(median)),
+            (WordFigure::LongestFunctionTokens, as_figure(longest)),
             (
-                Figure::ClosuresPerThousandLines,
-                per(1000.0, self.closures, self.code_lines),
+                WordFigure::ClosuresPerThousandLines,
+                rate_of(1000.0, self.closures, self.code_lines),
             ),
-            (Figure::WideLines, self.wide_lines as f64),
+            (WordFigure::WideLines, self.wide_lines as f64),
             (
-                Figure::RiddlesPerThousandWords,
-                per(1000.0, self.riddles, self.comment_words),
-            ),
-            (
-                Figure::ClauseComments,
-                percent(self.clause_lines, self.comment_lines),
+                WordFigure::RiddlesPerThousandWords,
+                rate_of(1000.0, self.riddles, self.comment_words),
             ),
             (
-                Figure::InnerComments,
-                percent(self.inner_comment_lines, self.lines),
+                WordFigure::ClauseComments,
+                percent_of(self.clause_lines, self.comment_lines),
             ),
             (
-                Figure::AssertionsPerThousandLines,
-                per(1000.0, self.assertions, self.code_lines),
+                WordFigure::InnerComments,
+                percent_of(self.inner_comment_lines, self.lines),
+            ),
+            (
+                WordFigure::AssertionsPerThousandLines,
+                rate_of(1000.0, self.assertions, self.code_lines),
             ),
         ])
     }
 }
 
 /// Splits `code`, which has no comments, into tokens. A string is one token.
-fn tokens(code: &str) -> impl Iterator<Item = &str> {
+fn split_tokens(code: &str) -> impl Iterator<Item = &str> {
     pattern!(
         TOKEN,
         r##"r#*"|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'|[A-Za-z_]\w*|\d[\w.]*|::|->|=>|[-+*/%&|^!=<>]=?|&&|\|\||\.\.=?|[^\s\w]"##
@@ -296,13 +199,14 @@ fn tokens(code: &str) -> impl Iterator<Item = &str> {
 /// Returns the number of tokens of each function with a body, from `fn` to its last brace.
 fn tokens_of_functions(text: &str) -> Vec<usize> {
     pattern!(RAW_STRING, r###"(?s)r"[^"]*"|r#".*?"#|r##".*?"##"###);
+    // Raw strings may contain braces and quotes, which would confuse the count.
     let plain = RAW_STRING.replace_all(text, "\"\"");
     let code: Vec<&str> = plain
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))
         .collect();
     let code = code.join("\n");
-    let tokens: Vec<&str> = tokens(&code).collect();
+    let tokens: Vec<&str> = split_tokens(&code).collect();
     let starts = tokens
         .windows(2)
         .enumerate()
@@ -321,6 +225,7 @@ fn function_length(tokens: &[&str]) -> Option<usize> {
             ";" if depth == 0 => return None,
             "{" | "(" | "[" => depth += 1,
             "}" | ")" | "]" => {
+                // A bracket without its partner: the text is not a function.
                 depth = depth.checked_sub(1)?;
                 if depth == 0 && *token == "}" {
                     return Some(at + 1);

@@ -1,7 +1,8 @@
 //! Compares figures with those recorded in `xtask/words.toml`, which may only become better.
 
 use super::measure::CrateFigures;
-use super::{Better, FigureRule, Finding, RULES};
+use super::rules::{FigureRule, RULES};
+use crate::tidy::finding::Finding;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,8 +11,10 @@ use std::path::Path;
 const PATH: &str = "xtask/words.toml";
 
 const HEADER: &str = "\
-# The figures of the chapter *Words* for each crate, tests left out. `cargo xtask tidy` refuses a figure that is worse than
-# here by more than its tolerance (xtask/src/tidy/figures.rs); `cargo xtask tidy --figures --write` records what is better.
+# The figures of the chapter *Words* for each crate, tests left out. `cargo xtask tidy` refuses \
+    a figure that is worse than
+# here by more than its tolerance (xtask/src/tidy/figures.rs); `cargo xtask tidy --figures \
+    --write` records what is better.
 # An exception allows one figure of one crate to be worse, and gives the reason in a line.
 
 ";
@@ -54,13 +57,15 @@ impl Ratchet {
 
     /// Records the figures of `rows` that are better than recorded, those of new crates, and
     /// forgets crates that are gone.
-    pub(super) fn improve(&mut self, rows: &BTreeMap<String, CrateFigures>) {
+    pub(super) fn record_better(&mut self, rows: &BTreeMap<String, CrateFigures>) {
+        // A crate that is gone must not set the limit for new ones.
         self.crates.retain(|name, _| rows.contains_key(name));
         for (name, figures) in rows {
             let recorded = self.crates.entry(name.clone()).or_default();
             for rule in RULES {
                 let measured = figures[&rule.figure];
                 let best = recorded.entry(rule.key.to_owned()).or_insert(measured);
+                // A worse figure is never recorded.
                 if rule.is_worse(*best, measured) {
                     *best = measured;
                 }
@@ -70,17 +75,18 @@ impl Ratchet {
 
     /// Returns a finding for each figure that is worse than its limit, and for each exception that
     /// says nothing.
-    pub(super) fn check(&self, rows: &BTreeMap<String, CrateFigures>) -> Vec<Finding> {
+    pub(super) fn check_figures(&self, rows: &BTreeMap<String, CrateFigures>) -> Vec<Finding> {
         let mut findings = self.check_exceptions();
         for (name, figures) in rows {
             for rule in RULES {
                 let measured = figures[&rule.figure];
-                let Some(limit) = self.limit(name, rule) else {
+                let Some(limit) = self.worst_allowed(name, rule) else {
                     continue;
                 };
                 if rule.is_worse(measured, limit) {
                     let advice = format!(
-                        "{name}: {} is {measured:.1}, and may be {limit:.1} (the aim is {:.1}): mend the words of this change",
+                        "{name}: {} is {measured:.1}, and may be {limit:.1} (the aim is {:.1}): \
+                            mend the words of this change",
                         rule.key, rule.aim
                     );
                     findings.push(Finding::new(PATH, 1, "words", advice));
@@ -107,7 +113,7 @@ impl Ratchet {
 
     /// Returns the worst figure that crate `name` may have. A crate that isn't recorded may be as
     /// bad as the worst that is.
-    fn limit(&self, name: &str, rule: &FigureRule) -> Option<f64> {
+    fn worst_allowed(&self, name: &str, rule: &FigureRule) -> Option<f64> {
         let exception = self
             .exceptions
             .iter()
@@ -117,12 +123,12 @@ impl Ratchet {
         }
         let recorded = match self.crates.get(name) {
             Some(figures) => figures.get(rule.key).copied(),
-            None => self.worst(rule),
+            None => self.worst_recorded(rule),
         };
         recorded.map(|figure| rule.with_tolerance(figure))
     }
 
-    fn worst(&self, rule: &FigureRule) -> Option<f64> {
+    fn worst_recorded(&self, rule: &FigureRule) -> Option<f64> {
         let recorded = self
             .crates
             .values()
@@ -131,27 +137,9 @@ impl Ratchet {
     }
 }
 
-impl FigureRule {
-    fn is_worse(&self, figure: f64, than: f64) -> bool {
-        match self.better {
-            Better::Lower => figure > than,
-            Better::Higher => figure < than,
-        }
-    }
-
-    /// Returns `recorded` made worse by the tolerance. A figure that has reached its aim may go
-    /// back to the aim.
-    fn with_tolerance(&self, recorded: f64) -> f64 {
-        match self.better {
-            Better::Lower => (recorded + self.tolerance).max(self.aim),
-            Better::Higher => (recorded - self.tolerance).min(self.aim),
-        }
-    }
-}
-
 /// Makes the figures of a crate for a test: every figure at its aim, but for `changed`.
 #[cfg(test)]
-pub(super) fn figures_at_aim(changed: &[(super::Figure, f64)]) -> CrateFigures {
+pub(super) fn figures_at_aim(changed: &[(super::rules::WordFigure, f64)]) -> CrateFigures {
     let mut figures: CrateFigures = RULES.iter().map(|rule| (rule.figure, rule.aim)).collect();
     figures.extend(changed.iter().copied());
     figures

@@ -1,8 +1,8 @@
 //! Holds names to the glossary: its types exist, and words that were given up do not come back.
 
-use super::Finding;
-use super::measure::CrateSources;
 use super::pattern::pattern;
+use super::sources::CrateSources;
+use crate::tidy::finding::Finding;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +12,10 @@ const PATH: &str = "xtask/forbidden-words.toml";
 const GLOSSARY_PATH: &str = "docs/glossary.md";
 
 const HEADER: &str = "\
-# Words that are no names of types or functions, with the better word. `remains` counts the uses that are left in each crate.
-# `cargo xtask tidy` refuses more uses of a word in the workspace than are left; `cargo xtask tidy --figures --write` records
+# Words that are no names of types or functions, with the better word. `remains` counts the uses \
+    that are left in each crate.
+# `cargo xtask tidy` refuses more uses of a word in the workspace than are left; `cargo xtask \
+    tidy --figures --write` records
 # fewer. Counting the workspace as a whole lets code move from crate to crate.
 
 ";
@@ -57,20 +59,21 @@ impl Vocabulary {
     }
 
     /// Records how many uses of each word are left, where these are fewer than recorded.
-    pub(super) fn improve(&mut self, crates: &[CrateSources]) {
+    pub(super) fn record_fewer(&mut self, crates: &[CrateSources]) {
         for word in &mut self.words.words {
-            let uses = word.uses(crates);
-            if uses.values().sum::<usize>() <= word.allowed() {
+            let uses = word.count_uses(crates);
+            // Code may move between crates: only the sum counts.
+            if uses.values().sum::<usize>() <= word.allowed_uses() {
                 word.remains = uses;
             }
         }
     }
 
-    pub(super) fn check(&self, crates: &[CrateSources]) -> Vec<Finding> {
+    pub(super) fn check_words(&self, crates: &[CrateSources]) -> Vec<Finding> {
         let mut findings = self.check_glossary(crates);
         for word in &self.words.words {
-            let uses = word.uses(crates);
-            if uses.values().sum::<usize>() > word.allowed() {
+            let uses = word.count_uses(crates);
+            if uses.values().sum::<usize>() > word.allowed_uses() {
                 let advice = format!(
                     "`{}` names a type or function in {uses:?}, more than the list has; say {}",
                     word.word, word.better
@@ -121,7 +124,7 @@ impl Vocabulary {
 
 impl ForbiddenWord {
     /// Returns how many types and functions of each crate have the word as their whole name.
-    fn uses(&self, crates: &[CrateSources]) -> BTreeMap<String, usize> {
+    fn count_uses(&self, crates: &[CrateSources]) -> BTreeMap<String, usize> {
         let mut uses = BTreeMap::new();
         for sources in crates {
             let mut names = sources.type_names();
@@ -134,7 +137,7 @@ impl ForbiddenWord {
         uses
     }
 
-    fn allowed(&self) -> usize {
+    fn allowed_uses(&self) -> usize {
         self.remains.values().sum()
     }
 }

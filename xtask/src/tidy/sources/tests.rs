@@ -3,7 +3,7 @@
 use super::*;
 
 fn rules(path: &str, text: &str) -> Vec<&'static str> {
-    check(path, text).into_iter().map(|f| f.rule).collect()
+    check_file(path, text).into_iter().map(|f| f.rule).collect()
 }
 
 const GOOD: &str = "crates/teal-log/src/segment.rs";

@@ -2,7 +2,7 @@
 
 use crate::place::{Mount, dir, run};
 use std::path::Path;
-use teal_testkit::skip;
+use teal_testkit::skip_test;
 use tempfile::TempDir;
 
 /// A tmpfs of a few MiB.
@@ -25,7 +25,7 @@ impl Tmpfs {
                 dir,
             }),
             Err(why) => {
-                skip(test, &why);
+                skip_test(test, &why);
                 None
             }
         }

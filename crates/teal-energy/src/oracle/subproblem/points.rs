@@ -1,4 +1,4 @@
-//! What the points of a problem are to one device.
+//! Finds a device's own points among those of the problem, and the changes that come to it.
 //!
 //! # Guarantees
 //! 1. A point is the device's own if something is read there that it holds, changes come to it, or
@@ -6,20 +6,26 @@
 
 use super::{DevicePoint, DeviceSubproblem, QueuedChange, WriteLoad};
 use crate::device::DeviceId;
-use crate::oracle::problem::{Kind, TracePoint};
-use crate::sim::{Trace, What};
+use crate::oracle::problem::{PointKind, TracePoint};
+use crate::sim::{EventAction, MachineTrace};
 use std::collections::{BTreeMap, BTreeSet};
-use teal_types::Span;
+use teal_types::TimeSpan;
 
 impl DeviceSubproblem<'_> {
-    pub(super) fn fill(&mut self, trace: &Trace, points: &[TracePoint], id: DeviceId, late: Span) {
-        let needed = self.queue(trace, points, id, late);
-        self.pay(&needed);
+    pub(super) fn fill_points(
+        &mut self,
+        trace: &MachineTrace,
+        points: &[TracePoint],
+        id: DeviceId,
+        late: TimeSpan,
+    ) {
+        let needed = self.queue_changes(trace, points, id, late);
+        self.prepay_changes(&needed);
         let (mut ends, mut arrived) = (BTreeSet::new(), 0);
         let deadlines: BTreeSet<_> = self
             .changes
             .iter()
-            .flat_map(|change| [change.due, change.last])
+            .flat_map(|change| [change.due, change.latest])
             .collect();
         for (at, point) in points.iter().enumerate() {
             let mut here = DevicePoint {
@@ -31,68 +37,73 @@ impl DeviceSubproblem<'_> {
             let before = arrived;
             match (
                 point.kind,
-                trace.events().get(point.event).map(|event| event.what),
+                trace.events().get(point.event).map(|event| event.action),
             ) {
                 (
-                    Kind::Read,
-                    Some(What::Read {
+                    PointKind::Read,
+                    Some(EventAction::Read {
                         object,
                         offset,
                         bytes,
                         copies,
                     }),
                 ) => {
+                    // A read that begins where an earlier one ended costs no seek, whichever device
+                    // served that.
                     let follows = ends.contains(&(object, offset));
                     ends.insert((object, offset.saturating_add(bytes)));
-                    if copies.has(id) {
-                        here.reads = self.serve_ways(bytes, follows);
+                    if copies.contains(id) {
+                        here.reads = self.serving_choices(bytes, follows);
                     }
                 }
-                (Kind::Write, Some(What::Write { sinks, .. })) if self.takes_changes(id, sinks) => {
+                (PointKind::Write, Some(EventAction::Write { sinks, .. }))
+                    if self.takes_changes(id, sinks) =>
+                {
                     arrived += 1
                 }
                 _ => {}
             }
             here.arrived = arrived;
-            let is_due = point.kind == Kind::Nothing && deadlines.contains(&point.at);
+            let is_due = point.kind == PointKind::Nothing && deadlines.contains(&point.at);
+            // Other points are none of this device's business.
             if at == 0 || here.is_end || is_due || arrived > before || !here.reads.is_empty() {
-                self.own.push(here);
+                self.points.push(here);
             }
         }
-        let times: Vec<_> = self.own.iter().map(|own| own.at).collect();
-        for (own, next) in self
-            .own
+        let times: Vec<_> = self.points.iter().map(|own_point| own_point.at).collect();
+        for (own_point, next) in self
+            .points
             .iter_mut()
             .zip(times.iter().skip(1).chain(times.last()))
         {
-            own.next = *next;
+            own_point.next = *next;
         }
     }
 
     fn takes_changes(&self, id: DeviceId, sinks: crate::device::DeviceSet) -> bool {
-        self.device.queue.is_some() && sinks.has(id)
+        self.device.queue.is_some() && sinks.contains(id)
     }
 
-    /// The changes in their order; says bytes of each, and whether it must be written: no other
-    /// takes its place in time.
-    fn queue(
+    /// Collects the changes in their order. Returns the bytes of each, and whether it must be
+    /// written: it need not if another one replaces it in time.
+    fn queue_changes(
         &mut self,
-        trace: &Trace,
+        trace: &MachineTrace,
         points: &[TracePoint],
         id: DeviceId,
-        late: Span,
+        late: TimeSpan,
     ) -> Vec<(u64, bool)> {
         let mut newest: BTreeMap<u64, usize> = BTreeMap::new();
         let mut loads: Vec<(u64, bool)> = Vec::new();
         let Some(limits) = self.device.queue else {
             return loads;
         };
-        for point in points.iter().filter(|point| point.kind == Kind::Write) {
-            let Some(What::Write {
+        for point in points.iter().filter(|point| point.kind == PointKind::Write) {
+            let Some(EventAction::Write {
                 object,
                 bytes,
                 sinks,
-            }) = trace.events().get(point.event).map(|event| event.what)
+            }) = trace.events().get(point.event).map(|event| event.action)
             else {
                 continue;
             };
@@ -100,14 +111,15 @@ impl DeviceSubproblem<'_> {
                 continue;
             }
             let before = newest.insert(object, loads.len());
-            if let Some(before) = before.filter(|before| self.changes[*before].last >= point.at) {
+            // The earlier change could still wait when this one came: it need not be written.
+            if let Some(before) = before.filter(|before| self.changes[*before].latest >= point.at) {
                 loads[before].1 = false;
             }
             let due = point.at + limits.age;
             self.changes.push(QueuedChange {
                 due,
-                last: due + late,
-                pays: 0,
+                latest: due + late,
+                prepaid: 0,
                 needed: WriteLoad::default(),
             });
             loads.push((bytes, true));
@@ -115,12 +127,16 @@ impl DeviceSubproblem<'_> {
         loads
     }
 
-    fn pay(&mut self, loads: &[(u64, bool)]) {
+    fn prepay_changes(&mut self, loads: &[(u64, bool)]) {
         let mut needed = WriteLoad::default();
         for (at, (bytes, is_needed)) in loads.iter().enumerate() {
-            let pays = if *is_needed { self.pays(*bytes) } else { 0 };
+            let pays = if *is_needed {
+                self.least_write_cost(*bytes)
+            } else {
+                0
+            };
             let change = &mut self.changes[at];
-            (change.needed, change.pays) = (needed, pays);
+            (change.needed, change.prepaid) = (needed, pays);
             if *is_needed {
                 needed = WriteLoad {
                     bytes: needed.bytes + bytes,
@@ -128,6 +144,6 @@ impl DeviceSubproblem<'_> {
                 };
             }
         }
-        self.total = needed;
+        self.total_load = needed;
     }
 }

@@ -67,7 +67,7 @@ fn golden_answer() {
         request_timeout: 0x77,
         ..Default::default()
     };
-    let answer = config.answer(&config.negotiate(&offer(45, InitFlags::all())));
+    let answer = config.init_reply(&config.negotiate(&offer(45, InitFlags::all())));
     let words = answer
         .as_bytes()
         .chunks_exact(4)

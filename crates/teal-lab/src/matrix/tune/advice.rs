@@ -1,28 +1,30 @@
-//! What a search has found, for people: what to do, and what that brings.
+//! Describes the result of a search for people: the commands, and their gain.
 
 use super::candidates::at_risk;
 use crate::matrix::bench::MatrixBench;
 use std::fmt::Write as _;
-use teal_command::say::quoted;
-use teal_study::matrix::tune::Found;
-use teal_study::matrix::{System, risk};
-use teal_study::statistics::Comparison;
+use teal_command::say::shell_quoted;
+use teal_study::matrix::tune::SearchResult;
+use teal_study::matrix::{FileSystemSetup, risk_of};
+use teal_study::statistics::PairedComparison;
 
-/// What there is to say without a whole block.
-pub(super) const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer candidates (--space), or shorter runs";
+/// Message when no block was whole.
+pub(super) const NOTHING: &str = "not even one block was whole: say a longer --budget, fewer \
+    candidates (--space), or shorter runs";
 
 impl MatrixBench {
-    /// Returns what to do, and what that brings.
-    pub(super) fn advice(&self, found: &Found) -> String {
+    /// Returns the commands to type, and their gain.
+    pub(super) fn format_advice(&self, found: &SearchResult) -> String {
         let cells = self.matrix.cells();
         let mut out = String::new();
         let Some(best) = found.best else {
             return format!("{NOTHING}\n");
         };
         let name = |at: usize| {
-            let [_, system, scheduler] = self.matrix.names(cells[at]);
+            let [_, system, scheduler] = self.matrix.cell_names(cells[at]);
             format!("{system} under {scheduler}")
         };
+        // Proposals that were never measured are not counted.
         let met = found
             .standings
             .iter()
@@ -39,12 +41,14 @@ impl MatrixBench {
             self.matrix.workloads[0].name,
             name(best)
         );
+        // Commands come first, because they are what the user wants.
         let system = &self.matrix.systems[cells[best].system];
         let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
-        for command in commands(system, scheduler, self.matrix.device.path.as_deref()) {
+        for command in setup_commands(system, scheduler, self.matrix.device.path.as_deref()) {
             let _ = writeln!(out, "  {command}");
         }
-        if let Some(risk) = risk(system) {
+        // A risk is told even if the user asked for it.
+        if let Some(risk) = risk_of(system) {
             let _ = writeln!(out, "at a risk: {risk}");
         }
         if self.in_guest(cells[best].system) {
@@ -63,19 +67,7 @@ impl MatrixBench {
             };
             let _ = writeln!(out, "nothing to change: that is {what}");
         } else {
-            for (gain, what) in found
-                .gain()
-                .into_iter()
-                .zip(["operations a second", "operations for each joule"])
-            {
-                let Some(gain) = gain else { continue };
-                let _ = writeln!(
-                    out,
-                    "{} times the {what} of {}",
-                    by(&gain),
-                    name(found.reference)
-                );
-            }
+            append_gains(found, &name(found.reference), &mut out);
         }
         for (at, of) in found.ties() {
             let _ = writeln!(
@@ -83,29 +75,39 @@ impl MatrixBench {
                 "not to be told from it: {}{} ({})",
                 name(at),
                 at_risk(&self.matrix.systems[cells[at].system]),
-                by(&of)
+                format_ratio(&of)
             );
         }
         out
     }
 }
 
-fn by(of: &Comparison) -> String {
+/// Appends the gains of the best over the reference, as far as they are known.
+fn append_gains(found: &SearchResult, reference: &str, out: &mut String) {
+    let units = ["operations a second", "operations for each joule"];
+    for (gain, unit) in found.gain_over_reference().into_iter().zip(units) {
+        let Some(gain) = gain else { continue };
+        let ratio = format_ratio(&gain);
+        let _ = writeln!(out, "{ratio} times the {unit} of {reference}");
+    }
+}
+
+fn format_ratio(of: &PairedComparison) -> String {
     format!(
         "{:.2} (95 %: {:.2} to {:.2}, {} blocks)",
         of.ratio, of.low, of.high, of.n
     )
 }
 
-/// Returns what a person types to have it. Where the device is modelled, they put the name of
-/// theirs in.
-fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<String> {
+/// Returns the commands that a person types to have it. A placeholder stands for the device if it
+/// is modelled.
+fn setup_commands(system: &FileSystemSetup, scheduler: &str, device: Option<&str>) -> Vec<String> {
     let device = device.unwrap_or("/dev/sdX");
     let name = device.rsplit('/').next().unwrap_or(device);
     let args = system
-        .format()
+        .mkfs_arguments()
         .iter()
-        .map(|arg| quoted(arg))
+        .map(|arg| shell_quoted(arg))
         .collect::<Vec<_>>()
         .join(" ");
     let options = if system.mount.is_empty() {
@@ -113,6 +115,7 @@ fn commands(system: &System, scheduler: &str, device: Option<&str>) -> Vec<Strin
     } else {
         format!(" -o {}", system.mount)
     };
+    // Teal has a program of its own instead of mkfs and mount.
     let [mkfs, mount] = if system.kind.is_ours() {
         [
             format!("teal mkfs {args} {device}"),

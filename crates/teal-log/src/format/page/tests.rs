@@ -7,8 +7,8 @@ use super::*;
 const OWNER: ObjectNo = ObjectNo::new(0x0102_0304);
 const AT: Sector = Sector::new(9);
 
-fn want(level: u8) -> Expect {
-    Expect {
+fn want(level: u8) -> ExpectedPage {
+    ExpectedPage {
         kind: TreeKind::Extents,
         owner: OWNER,
         level: Some(level),
@@ -18,7 +18,7 @@ fn want(level: u8) -> Expect {
 fn leaf(items: &[(u64, &[u8])]) -> Node {
     Node {
         level: 0,
-        items: Items::Leaf(
+        items: NodeItems::Leaf(
             items
                 .iter()
                 .map(|(key, value)| (*key, (*value).into()))
@@ -35,7 +35,7 @@ fn interior() -> Node {
     };
     Node {
         level: 2,
-        items: Items::Inner(vec![(1, Child::Disk(ptr)), (0x100, Child::Disk(ptr))]),
+        items: NodeItems::Inner(vec![(1, Child::Disk(ptr)), (0x100, Child::Disk(ptr))]),
     }
 }
 
@@ -99,7 +99,7 @@ fn distrust_of_another_place() {
         Node::decode(
             &page,
             AT,
-            Expect {
+            ExpectedPage {
                 level: None,
                 ..want(0)
             }
@@ -107,16 +107,16 @@ fn distrust_of_another_place() {
         .is_ok()
     );
     let others = [
-        Expect {
+        ExpectedPage {
             kind: TreeKind::Xattrs,
             ..want(2)
         },
-        Expect {
+        ExpectedPage {
             owner: STORE_WIDE,
             ..want(2)
         },
         want(1),
-        Expect {
+        ExpectedPage {
             kind: TreeKind::Usage,
             level: None,
             ..want(2)
@@ -177,7 +177,7 @@ fn distrust_of_form() {
         Node::decode(
             &high,
             AT,
-            Expect {
+            ExpectedPage {
                 level: None,
                 ..want(0)
             }
@@ -190,7 +190,7 @@ fn any_page() -> impl Strategy<Value = Vec<u8>> {
     let value = prop_oneof![3 => prop::collection::vec(any::<u8>(), 0..40), 1 => prop::collection::vec(any::<u8>(), 300..600)];
     let leaves = prop::collection::btree_map(any::<u64>(), value, 1..6).prop_map(|items| Node {
         level: 0,
-        items: Items::Leaf(
+        items: NodeItems::Leaf(
             items
                 .into_iter()
                 .map(|(key, value)| (key, value.into()))
@@ -211,7 +211,7 @@ fn any_page() -> impl Strategy<Value = Vec<u8>> {
     )
         .prop_map(|(level, items)| Node {
             level,
-            items: Items::Inner(items.into_iter().collect()),
+            items: NodeItems::Inner(items.into_iter().collect()),
         });
     prop_oneof![leaves, inner].prop_map(|node| node.encode(TreeKind::Extents, OWNER))
 }
@@ -219,7 +219,7 @@ fn any_page() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn one_form(page in any_page(), flips in prop::collection::vec(any::<prop::sample::Index>(), 0..3)) {
-        let any_level = Expect { level: None, ..want(0) };
+        let any_level = ExpectedPage { level: None, ..want(0) };
         prop_assert_eq!(&Node::decode(&page, AT, any_level).unwrap().encode(TreeKind::Extents, OWNER), &page);
         let mut flipped = page;
         for flip in flips {
@@ -240,9 +240,9 @@ proptest! {
             page[..8].copy_from_slice(&[b'T', b'P', b'A', b'G', 1, 0, 2, level]);
             page[10..16].copy_from_slice(&[1, 0, length as u8, (length >> 8) as u8, 0, 0]);
             page[16..24].copy_from_slice(&OWNER.get().to_le_bytes());
-            page.resize(padded(length), 0);
+            page.resize(padded_len(length), 0);
         }
-        if let Ok(node) = Node::decode(&page, AT, Expect { level: None, ..want(0) }) {
+        if let Ok(node) = Node::decode(&page, AT, ExpectedPage { level: None, ..want(0) }) {
             prop_assert_eq!(node.encode(TreeKind::Extents, OWNER), page);
         }
     }

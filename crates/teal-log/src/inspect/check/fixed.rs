@@ -1,25 +1,25 @@
 //! What lies at fixed places: both superblocks, all anchors.
 
-use super::{Checker, Severity};
+use super::{Severity, StoreChecker};
 use crate::format::anchor::{self, Anchor};
-use crate::format::record::{HEADER, Header};
+use crate::format::record::{HEADER, RecordHeader};
 use crate::format::superblock::{self, Superblock};
 use teal_types::Sector;
 
-impl Checker<'_> {
-    pub(super) fn fixed(&mut self) {
-        self.superblocks();
-        self.anchors();
+impl StoreChecker<'_> {
+    pub(super) fn check_fixed(&mut self) {
+        self.check_superblocks();
+        self.check_anchors();
     }
 
-    fn superblocks(&mut self) {
+    fn check_superblocks(&mut self) {
         let sb = &self.store.sb;
         for at in [Sector::new(0), Superblock::second_copy(sb.sectors)] {
             let mut bytes = vec![0; superblock::BYTES];
-            let read = self.store.reader.raw(at, &mut bytes);
+            let read = self.store.reader.read_raw(at, &mut bytes);
             let same = read.is_ok() && Superblock::decode(&bytes).is_ok_and(|copy| copy == *sb);
             if !same {
-                self.problem(
+                self.add_problem(
                     Severity::Damage,
                     None,
                     Some(at.get()),
@@ -31,13 +31,13 @@ impl Checker<'_> {
 
     /// A torn anchor is normal after a power cut; a whole one must lead to its checkpoint while its
     /// place cannot have been reused.
-    fn anchors(&mut self) {
+    fn check_anchors(&mut self) {
         let (reader, uuid) = (&self.store.reader, &self.store.sb.uuid);
         let mut found = Vec::new();
         let mut torn = Vec::new();
         for at in self.store.geometry.anchor_slots() {
             let mut bytes = vec![0; anchor::BYTES];
-            let read = reader.raw(at, &mut bytes);
+            let read = reader.read_raw(at, &mut bytes);
             match Anchor::decode(&bytes, uuid).filter(|_| read.is_ok()) {
                 Some(anchor) => found.push((at, anchor)),
                 None if read.is_err() || bytes.iter().any(|b| *b != 0) => torn.push(at),
@@ -45,7 +45,7 @@ impl Checker<'_> {
             }
         }
         for at in torn {
-            self.problem(
+            self.add_problem(
                 Severity::Note,
                 None,
                 Some(at.get()),
@@ -53,14 +53,15 @@ impl Checker<'_> {
             );
         }
         let Some((at, newest)) = found.into_iter().max_by_key(|(_, a)| a.checkpoint) else {
-            return self.problem(Severity::Damage, None, None, "no anchor is whole");
+            return self.add_problem(Severity::Damage, None, None, "no anchor is whole");
         };
         let mut header = vec![0; HEADER];
-        let read = self.store.reader.raw(newest.addr, &mut header);
+        let read = self.store.reader.read_raw(newest.addr, &mut header);
         if read.is_err()
-            || Header::decode(&header, &self.store.sb.uuid).is_none_or(|h| h.seq != newest.seq)
+            || RecordHeader::decode(&header, &self.store.sb.uuid)
+                .is_none_or(|h| h.seq != newest.seq)
         {
-            self.problem(
+            self.add_problem(
                 Severity::Damage,
                 None,
                 Some(at.get()),

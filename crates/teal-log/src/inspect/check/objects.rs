@@ -1,14 +1,14 @@
 //! Every object: its record, its attributes, its content, its pages.
 
-use super::{CheckProgress, Checker, Facts, Phase, Severity, Use};
-use crate::format::extent::{Extent, Mapped};
-use crate::format::imap::Home;
-use crate::format::inode::Entry;
-use crate::format::page::{Items, STORE_WIDE};
-use crate::object::directory::{Dir, Entries, NameHash};
-use crate::object::extents::Extents;
-use crate::object::gather::{Piece, Stretch};
-use crate::object::state::{Blocks, Content, State};
+use super::{CheckPhase, CheckProgress, ObjectFacts, RangeUse, Severity, StoreChecker};
+use crate::format::extent::{Extent, MappedExtent};
+use crate::format::imap::RecordHome;
+use crate::format::inode::DirectoryEntry;
+use crate::format::page::{NodeItems, STORE_WIDE};
+use crate::object::directory::{DirectoryContent, DirectoryEntries, NameHash};
+use crate::object::extents::FileExtents;
+use crate::object::gather::{ReadPiece, ReadStretch};
+use crate::object::state::{BlockContent, ObjectContent, ObjectState};
 use crate::tree::Tree;
 use crate::tree::inode_map::InodeMap;
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use teal_types::{BLOCK, Name, ObjectNo, SECTOR};
 const STEP: u64 = 256;
 
 /// The fingerprint of a name in a directory.
-fn fingerprint(names: NameHash, dir: ObjectNo, name: &Name) -> u64 {
+fn name_fingerprint(names: NameHash, dir: ObjectNo, name: &Name) -> u64 {
     let mixed =
         (names.first_cookie(name) ^ dir.get().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
 }
 
-impl Checker<'_> {
-    pub(super) fn objects(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
+impl StoreChecker<'_> {
+    pub(super) fn check_objects(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
         let homes = self.inode_map();
         self.orphan_set();
         self.note_pages();
@@ -35,19 +35,19 @@ impl Checker<'_> {
         for (done, (no, home)) in (0..).zip(homes) {
             if done % STEP == 0 {
                 progress(CheckProgress {
-                    phase: Phase::Objects,
+                    phase: CheckPhase::Objects,
                     done,
                     total,
                 });
             }
-            self.object(no, home);
+            self.check_object(no, home);
         }
         self.shared_counts();
-        self.counters();
+        self.check_counters();
     }
 
     /// Notes the pages of a tree and shows its items.
-    pub(super) fn tree(
+    pub(super) fn walk_tree(
         &mut self,
         tree: &Tree,
         owner: ObjectNo,
@@ -60,14 +60,14 @@ impl Checker<'_> {
                          node: &crate::format::page::Node| {
             if let Some(ptr) = page {
                 self.report.pages += 1;
-                self.live(
-                    ptr.addr().byte(),
+                self.add_live_range(
+                    ptr.addr().byte_offset(),
                     ptr.sectors() * SECTOR,
-                    Use::Page(tree.kind()),
+                    RangeUse::Page(tree.kind()),
                     owner,
                 );
             }
-            if let Items::Leaf(items) = &node.items {
+            if let NodeItems::Leaf(items) = &node.items {
                 nodes.clear();
                 nodes.extend(items.iter().cloned());
                 for (key, value) in &nodes {
@@ -75,36 +75,36 @@ impl Checker<'_> {
                 }
             }
         };
-        tree.walk(&store.reader, &mut visit, &mut |_, error| {
+        tree.walk_nodes(&store.reader, &mut visit, &mut |_, error| {
             errors.push(error)
         });
         for error in errors {
-            self.failed((owner != STORE_WIDE).then_some(owner), &error);
+            self.add_damage((owner != STORE_WIDE).then_some(owner), &error);
         }
         for ptr in tree.freed() {
-            self.live(
-                ptr.addr().byte(),
+            self.add_live_range(
+                ptr.addr().byte_offset(),
                 ptr.sectors() * SECTOR,
-                Use::Leaving,
+                RangeUse::Leaving,
                 owner,
             );
         }
     }
 
-    fn inode_map(&mut self) -> BTreeMap<ObjectNo, Option<Home>> {
+    fn inode_map(&mut self) -> BTreeMap<ObjectNo, Option<RecordHome>> {
         let store = self.store;
         let imap = store.inode_map.read();
         let mut homes = BTreeMap::new();
-        self.tree(
+        self.walk_tree(
             &imap.tree,
             STORE_WIDE,
             &mut |this, no, value| match InodeMap::decode(no, value) {
                 Ok(Some(home)) => drop(homes.insert(ObjectNo::new(no), Some(home))),
                 Ok(None) => {}
-                Err(e) => this.failed(None, &e),
+                Err(e) => this.add_damage(None, &e),
             },
         );
-        for (no, home) in imap.overlay() {
+        for (no, home) in imap.newer_than_tree() {
             match home {
                 Some(home) => drop(homes.insert(no, Some(home))),
                 None => drop(homes.remove(&no)),
@@ -125,7 +125,7 @@ impl Checker<'_> {
     fn orphan_set(&mut self) {
         let store = self.store;
         let tree = store.orphans.lock();
-        self.tree(&tree, STORE_WIDE, &mut |this, no, _| {
+        self.walk_tree(&tree, STORE_WIDE, &mut |this, no, _| {
             this.facts.entry(ObjectNo::new(no)).or_default().orphan = true;
         });
     }
@@ -133,40 +133,40 @@ impl Checker<'_> {
     fn note_pages(&mut self) {
         let store = self.store;
         let tree = store.notes.lock();
-        self.tree(&tree, STORE_WIDE, &mut |_, _, _| {});
+        self.walk_tree(&tree, STORE_WIDE, &mut |_, _, _| {});
     }
 
     fn usage_pages(&mut self) {
         let tree = self.usage_tree.lock();
-        self.tree(&tree, STORE_WIDE, &mut |_, _, _| {});
+        self.walk_tree(&tree, STORE_WIDE, &mut |_, _, _| {});
     }
 
-    fn object(&mut self, no: ObjectNo, home: Option<Home>) {
+    fn check_object(&mut self, no: ObjectNo, home: Option<RecordHome>) {
         let store = self.store;
         if let Some(home) = home {
-            self.live(home.byte, u64::from(home.len), Use::Inode, no);
-            let read = store.reader.checked(
+            self.add_live_range(home.byte, u64::from(home.len), RangeUse::Inode, no);
+            let read = store.reader.read_checked(
                 home.byte,
                 home.len as usize,
                 home.crc,
                 "an inode record",
                 Some(no),
             );
-            match read.map(|bytes| State::decode(no, Some(home), &bytes)) {
+            match read.map(|bytes| ObjectState::decode(no, Some(home), &bytes)) {
                 Ok(Some(_)) => {}
-                Ok(None) => self.problem(
+                Ok(None) => self.add_problem(
                     Severity::Damage,
                     Some(no),
                     Some(home.byte / SECTOR),
                     "an inode record makes no sense",
                 ),
-                Err(e) => self.failed(Some(no), &e),
+                Err(e) => self.add_damage(Some(no), &e),
             }
         }
-        let object = match store.object(no) {
+        let object = match store.load_object(no) {
             Ok(object) => object,
             // Reported above already, if it has a home.
-            Err(e) if home.is_none() => return self.failed(Some(no), &e),
+            Err(e) if home.is_none() => return self.add_damage(Some(no), &e),
             Err(_) => {
                 self.facts
                     .entry(no)
@@ -181,156 +181,173 @@ impl Checker<'_> {
             return;
         }
         if state.home != home {
-            self.wrong(no, "the inode map and the object disagree about its home");
+            self.add_contradiction(no, "the inode map and the object disagree about its home");
         }
         self.report.objects += 1;
-        self.state(no, &state);
+        self.check_state(no, &state);
     }
 
-    fn state(&mut self, no: ObjectNo, state: &State) {
+    fn check_state(&mut self, no: ObjectNo, state: &ObjectState) {
         let core = &state.core;
         self.highest_lsn = self.highest_lsn.max(core.lsn.get());
         let names = self.store.name_hash;
-        let facts: &mut Facts = self.facts.entry(no).or_default();
+        let facts: &mut ObjectFacts = self.facts.entry(no).or_default();
         facts.kind = Some(core.kind);
         facts.links = state.links.len() as u32;
         for link in &state.links {
             facts.fingerprint =
                 facts
                     .fingerprint
-                    .wrapping_add(fingerprint(names, link.parent, &link.name));
+                    .wrapping_add(name_fingerprint(names, link.parent, &link.name));
         }
         if core.kind.is_dir() && state.links.len() > 1 {
-            self.wrong(no, "a directory has more than one name");
+            self.add_contradiction(no, "a directory has more than one name");
         }
         match &state.content {
-            Content::None => {}
-            Content::Inline(data) if data.len() as u64 != core.size => {
-                self.wrong(
+            ObjectContent::None => {}
+            ObjectContent::Inline(data) if data.len() as u64 != core.size => {
+                self.add_contradiction(
                     no,
                     format!("{} bytes are stored of {}", data.len(), core.size),
                 );
             }
-            Content::Inline(_) => self.sectors(no, core.sectors, 0),
-            Content::Blocks(blocks) => self.blocks(no, state, blocks),
-            Content::Dir(dir) => self.dir(no, state, dir),
+            ObjectContent::Inline(_) => self.check_sectors(no, core.sectors, 0),
+            ObjectContent::Blocks(blocks) => self.check_blocks(no, state, blocks),
+            ObjectContent::Dir(dir) => self.check_directory(no, state, dir),
         }
     }
 
-    fn sectors(&mut self, no: ObjectNo, claimed: u64, found: u64) {
+    fn check_sectors(&mut self, no: ObjectNo, claimed: u64, found: u64) {
         if claimed != found {
-            self.wrong(
+            self.add_contradiction(
                 no,
                 format!("it is said to take {claimed} sectors and takes {found}"),
             );
         }
     }
 
-    fn dir(&mut self, no: ObjectNo, state: &State, dir: &Dir) {
+    fn check_directory(&mut self, no: ObjectNo, state: &ObjectState, dir: &DirectoryContent) {
         let (mut count, mut subdirs) = (0, 0);
-        let mut one = |this: &mut Self, cookie: u64, entry: Option<Entry>| {
+        let mut one = |this: &mut Self, cookie: u64, entry: Option<DirectoryEntry>| {
             let Some(entry) = entry else {
-                return this.wrong(no, "a directory entry makes no sense");
+                return this.add_contradiction(no, "a directory entry makes no sense");
             };
             count += 1;
             subdirs += u32::from(entry.kind.is_dir());
-            this.entry(no, cookie, &entry);
+            this.check_entry(no, cookie, &entry);
         };
         match &dir.entries {
-            Entries::Few(map) => map
+            DirectoryEntries::Few(map) => map
                 .iter()
                 .for_each(|(cookie, entry)| one(self, *cookie, Some(entry.clone()))),
-            Entries::Tree(tree) => self.tree(tree, no, &mut |this, key, value| {
-                one(this, key, Entry::decode_at(key, value))
+            DirectoryEntries::Tree(tree) => self.walk_tree(tree, no, &mut |this, key, value| {
+                one(this, key, DirectoryEntry::decode_at(key, value))
             }),
         }
         if (count, subdirs) != (state.core.size, state.core.subdirs) {
             let (size, dirs) = (state.core.size, state.core.subdirs);
-            self.wrong(
+            self.add_contradiction(
                 no,
                 format!("it is said to have {size} entries, {dirs} directories, and has {count}, {subdirs}"),
             );
         }
     }
 
-    fn entry(&mut self, dir: ObjectNo, cookie: u64, entry: &Entry) {
+    fn check_entry(&mut self, dir: ObjectNo, cookie: u64, entry: &DirectoryEntry) {
         self.report.entries += 1;
         let names = self.store.name_hash;
         if cookie >> 7 != names.first_cookie(&entry.name) >> 7 {
-            self.wrong(
+            self.add_contradiction(
                 dir,
                 format!("the entry {:?} is not where its name leads", entry.name),
             );
         }
         let facts = self.facts.entry(entry.child).or_default();
-        facts.fingerprint = facts
-            .fingerprint
-            .wrapping_sub(fingerprint(names, dir, &entry.name));
+        facts.fingerprint =
+            facts
+                .fingerprint
+                .wrapping_sub(name_fingerprint(names, dir, &entry.name));
         facts.named += 1;
         facts.in_dir = dir.get();
     }
 
-    fn blocks(&mut self, no: ObjectNo, state: &State, blocks: &Blocks) {
+    fn check_blocks(&mut self, no: ObjectNo, state: &ObjectState, blocks: &BlockContent) {
         let (mut sectors, mut end) = (0, 0);
-        let mut one = |this: &mut Self, block: u64, extent: Option<Mapped>| {
+        let mut one = |this: &mut Self, block: u64, extent: Option<MappedExtent>| {
             let Some(extent) = extent else {
-                return this.wrong(no, "an extent makes no sense");
+                return this.add_contradiction(no, "an extent makes no sense");
             };
             if block < end {
-                this.wrong(no, format!("two extents hold block {block}"));
+                this.add_contradiction(no, format!("two extents hold block {block}"));
             }
             end = block + extent.blocks();
-            sectors += extent.stored();
-            this.extent(no, state.core.size, block, &extent, blocks);
+            sectors += extent.stored_sectors();
+            this.check_extent(no, state.core.size, block, &extent, blocks);
         };
         match &blocks.extents {
-            Extents::Few(map) => map
+            FileExtents::Few(map) => map
                 .iter()
                 .for_each(|(block, extent)| one(self, *block, Some(extent.clone()))),
-            Extents::Tree(tree) => self.tree(tree, no, &mut |this, key, value| {
-                one(this, key, Mapped::decode_at(key, value))
+            FileExtents::Tree(tree) => self.walk_tree(tree, no, &mut |this, key, value| {
+                one(this, key, MappedExtent::decode_at(key, value))
             }),
         }
-        self.sectors(no, state.core.sectors, sectors);
+        self.check_sectors(no, state.core.sectors, sectors);
     }
 
-    fn extent(&mut self, no: ObjectNo, size: u64, block: u64, mapped: &Mapped, blocks: &Blocks) {
+    fn check_extent(
+        &mut self,
+        no: ObjectNo,
+        size: u64,
+        block: u64,
+        mapped: &MappedExtent,
+        blocks: &BlockContent,
+    ) {
         self.report.extents += 1;
         self.highest_lsn = self.highest_lsn.max(mapped.born().get());
         let extent = &match mapped {
-            Mapped::Own(extent) => {
-                self.live(extent.addr.byte(), extent.bytes(), Use::Content, no);
+            MappedExtent::Own(extent) => {
+                self.add_live_range(
+                    extent.addr.byte_offset(),
+                    extent.bytes(),
+                    RangeUse::Content,
+                    no,
+                );
                 extent.clone()
             }
-            Mapped::Shared(slice) => match self.shared_part(no, slice) {
+            MappedExtent::Shared(slice) => match self.shared_part(no, slice) {
                 Some(extent) => extent,
                 None => return,
             },
         };
         let stop = (block + extent.blocks()) * BLOCK;
         if block * BLOCK >= size || stop >= size + BLOCK {
-            self.wrong(
+            self.add_contradiction(
                 no,
                 format!("blocks up to byte {stop} are stored of a file of {size} bytes"),
             );
         }
         // What is shared was read with the table; here only what lies behind the end of this file
         // matters.
-        if !self.options.verify_data || (mapped.own().is_none() && stop <= size) {
+        if !self.options.verify_data || (mapped.as_own().is_none() && stop <= size) {
             return;
         }
         let len = (extent.blocks() * BLOCK) as usize;
-        let piece = Piece::Disk {
+        let piece = ReadPiece::Disk {
             addr: extent.addr,
             stored: u64::from(extent.stored),
             crcs: extent.crcs.to_vec(),
             from: 0,
         };
-        let bytes = match self.store.reader.gather(no, &[Stretch { len, piece }]) {
+        let bytes = match self
+            .store
+            .reader
+            .gather_stretches(no, &[ReadStretch { len, piece }])
+        {
             Ok(parts) => parts.to_vec(),
-            Err(e) => return self.failed(Some(no), &e),
+            Err(e) => return self.add_damage(Some(no), &e),
         };
-        self.report.verified += mapped.own().map_or(0, Extent::bytes);
+        self.report.verified += mapped.as_own().map_or(0, Extent::bytes);
         // A dirty block in memory replaces this one before anybody sees what is behind the end.
         let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));
         if is_last
@@ -338,7 +355,7 @@ impl Checker<'_> {
                 .iter()
                 .any(|b| *b != 0)
         {
-            self.problem(
+            self.add_problem(
                 Severity::Inconsistent,
                 Some(no),
                 Some(extent.addr.get()),
@@ -347,7 +364,7 @@ impl Checker<'_> {
         }
     }
 
-    fn counters(&mut self) {
+    fn check_counters(&mut self) {
         let next = self.store.numbers.next_object();
         let highest = self
             .facts
@@ -357,7 +374,7 @@ impl Checker<'_> {
             .max()
             .unwrap_or(0);
         if highest >= next {
-            self.wrong(
+            self.add_contradiction(
                 ObjectNo::new(highest),
                 format!("the next object would be #{next}"),
             );
@@ -368,15 +385,15 @@ impl Checker<'_> {
                 "the next operation would have number {next}, and {} is taken",
                 self.highest_lsn
             );
-            self.problem(Severity::Inconsistent, None, None, what);
+            self.add_problem(Severity::Inconsistent, None, None, what);
         }
-        let counted = self.store.numbers.objects();
+        let counted = self.store.numbers.object_count();
         if counted != self.report.objects {
             let what = format!(
                 "{counted} objects are counted and {} are there",
                 self.report.objects
             );
-            self.problem(Severity::Space, None, None, what);
+            self.add_problem(Severity::Space, None, None, what);
         }
     }
 }

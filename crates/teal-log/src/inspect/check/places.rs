@@ -1,6 +1,6 @@
 //! Where everything lies that the newest state refers to.
 
-use super::{CheckOptions, Checker, Use};
+use super::{CheckOptions, RangeUse, StoreChecker};
 use crate::format::anchor;
 use crate::format::page::STORE_WIDE;
 use crate::format::superblock::{self, Superblock};
@@ -9,7 +9,7 @@ use teal_types::{ObjectNo, Sector};
 
 /// Something that lives on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct DiskPlace {
     /// Where it begins, in bytes from the start of the disk.
     pub byte: u64,
     /// How long it is.
@@ -24,12 +24,12 @@ impl Store {
     /// Everything that the newest state refers to, in the order of its place; what only damaged
     /// things refer to is missing. Like [`Store::check`] it has to have the store for itself, and
     /// changes nothing.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<DiskPlace> {
         let _committer = self.log.committer();
-        let mut checker = Checker::new(self, CheckOptions { verify_data: false });
-        checker.objects(&mut |_| {});
-        let fixed = |at: Sector, bytes: usize, what| Place {
-            byte: at.byte(),
+        let mut checker = StoreChecker::new(self, CheckOptions { verify_data: false });
+        checker.check_objects(&mut |_| {});
+        let fixed = |at: Sector, bytes: usize, what| DiskPlace {
+            byte: at.byte_offset(),
             bytes: bytes as u64,
             what,
             owner: None,
@@ -48,13 +48,13 @@ impl Store {
             .map(|at| fixed(at, anchor::BYTES, "an anchor"));
         let live = checker.ranges.iter().filter_map(|range| {
             let what = match range.of {
-                Use::Page(kind) => kind.page_name(),
-                Use::Inode => "an inode record",
-                Use::Content => "content",
-                Use::Leaving => return None,
+                RangeUse::Page(kind) => kind.page_name(),
+                RangeUse::Inode => "an inode record",
+                RangeUse::Content => "content",
+                RangeUse::Leaving => return None,
             };
             let owner = (range.owner != STORE_WIDE).then_some(range.owner);
-            Some(Place {
+            Some(DiskPlace {
                 byte: range.byte,
                 bytes: u64::from(range.bytes),
                 what,

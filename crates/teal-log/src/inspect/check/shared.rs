@@ -1,7 +1,7 @@
 //! The table of shared extents, and the references of all files to it.
 
-use super::{Checker, Severity, Use};
-use crate::format::extent::{Extent, Slice};
+use super::{RangeUse, Severity, StoreChecker};
+use crate::format::extent::{Extent, SharedSlice};
 use crate::format::page::STORE_WIDE;
 use crate::format::shared::SharedItem;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use teal_types::{ObjectNo, Sector};
 
 /// A shared extent and what was found of it.
 #[derive(Debug, Clone)]
-pub(super) struct Counted {
+pub(super) struct CountedExtent {
     addr: Sector,
     /// References the table counts, and those that were met.
     count: u32,
     found: u64,
 }
 
-impl Checker<'_> {
+impl StoreChecker<'_> {
     /// Looks at the table: every shared extent is in its place, whole, and found from there.
     pub(super) fn shared_table(&mut self) {
         let store = self.store;
@@ -24,21 +24,21 @@ impl Checker<'_> {
         let mut extents: Vec<(u64, Extent)> = Vec::new();
         {
             let table = store.reader.shared.read();
-            self.tree(
+            self.walk_tree(
                 &table.tree,
                 STORE_WIDE,
                 &mut |this, key, value| match SharedItem::decode(key, value) {
                     Some(SharedItem::Extent { id, shared }) => {
-                        let counted = Counted {
+                        let counted = CountedExtent {
                             addr: shared.extent.addr,
                             count: shared.count,
                             found: 0,
                         };
                         this.shared.insert(id, counted);
-                        this.live(
-                            shared.extent.addr.byte(),
+                        this.add_live_range(
+                            shared.extent.addr.byte_offset(),
                             shared.extent.bytes(),
-                            Use::Content,
+                            RangeUse::Content,
                             STORE_WIDE,
                         );
                         this.highest_lsn = this.highest_lsn.max(shared.extent.born.get());
@@ -53,7 +53,7 @@ impl Checker<'_> {
                     ),
                 },
             );
-            places.extend(table.moved());
+            places.extend(table.moved_places());
         }
         for (addr, id) in &places {
             if self
@@ -85,20 +85,20 @@ impl Checker<'_> {
         for (_, extent) in extents {
             match store.content_of(&extent) {
                 Ok(_) => self.report.verified += extent.bytes(),
-                Err(e) => self.failed(None, &e),
+                Err(e) => self.add_damage(None, &e),
             }
         }
     }
 
     fn in_table(&mut self, at: Option<Sector>, what: String) {
-        self.problem(Severity::Inconsistent, None, at.map(Sector::get), what);
+        self.add_problem(Severity::Inconsistent, None, at.map(Sector::get), what);
     }
 
     /// Counts a file's reference, and says what it leads to.
-    pub(super) fn shared_part(&mut self, no: ObjectNo, slice: &Slice) -> Option<Extent> {
+    pub(super) fn shared_part(&mut self, no: ObjectNo, slice: &SharedSlice) -> Option<Extent> {
         let id = slice.id;
         let Some(counted) = self.shared.get_mut(&id) else {
-            self.wrong(
+            self.add_contradiction(
                 no,
                 format!("it refers to shared extent {id}, which is not there"),
             );
@@ -109,11 +109,11 @@ impl Checker<'_> {
             .store
             .reader
             .shared
-            .resolve(&self.store.reader, no, slice)
+            .resolve_slice(&self.store.reader, no, slice)
         {
             Ok(extent) => Some(extent),
             Err(e) => {
-                self.failed(Some(no), &e);
+                self.add_damage(Some(no), &e);
                 None
             }
         }
@@ -121,11 +121,12 @@ impl Checker<'_> {
 
     /// Compares the counts, once every file was looked at.
     pub(super) fn shared_counts(&mut self) {
-        let wrong =
-            |(id, c): (&u64, &Counted)| (u64::from(c.count) != c.found).then_some((*id, c.clone()));
+        let wrong = |(id, c): (&u64, &CountedExtent)| {
+            (u64::from(c.count) != c.found).then_some((*id, c.clone()))
+        };
         let mut wrong: Vec<_> = self.shared.iter().filter_map(wrong).collect();
         wrong.sort_unstable_by_key(|(id, _)| *id);
-        for (id, Counted { addr, count, found }) in wrong {
+        for (id, CountedExtent { addr, count, found }) in wrong {
             self.in_table(
                 Some(addr),
                 format!("shared extent {id} counts {count} references and has {found}"),

@@ -3,11 +3,11 @@
 use super::raw::{extent_text, mapped_text};
 use super::{DumpWhat, dump_raw};
 use crate::error::StoreError;
-use crate::format::extent::Mapped;
-use crate::format::page::Items;
+use crate::format::extent::MappedExtent;
+use crate::format::page::NodeItems;
 use crate::format::shared::SharedItem;
-use crate::object::extents::Extents;
-use crate::object::state::{Blocks, Content, State};
+use crate::object::extents::FileExtents;
+use crate::object::state::{BlockContent, ObjectContent, ObjectState};
 use crate::store::handle::Store;
 use crate::tree::Tree;
 use crate::tree::inode_map::InodeMap;
@@ -66,7 +66,7 @@ impl Store {
     fn dump_usage(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines: Vec<String> = {
             let segments = self.objects().segments.lock();
-            let head = segments.head();
+            let head = segments.log_head();
             let of = [head.a, head.b].map(|run| {
                 (run.sectors > 0)
                     .then(|| self.objects().geometry.segment_of(run.addr))
@@ -95,7 +95,7 @@ impl Store {
                     u.born.get()
                 )
             };
-            segments.all().map(line).collect()
+            segments.all_segments().map(line).collect()
         };
         lines
             .into_iter()
@@ -104,7 +104,7 @@ impl Store {
 
     fn dump_inode_map(&self, out: &mut dyn Write) -> io::Result<()> {
         let imap = self.objects().inode_map.read();
-        let newer: std::collections::BTreeMap<_, _> = imap.overlay().collect();
+        let newer: std::collections::BTreeMap<_, _> = imap.newer_than_tree().collect();
         let mut done = Ok(());
         for_items(self, &imap.tree, &mut |item| {
             let line = match item {
@@ -149,7 +149,7 @@ impl Store {
 
     fn dump_inode(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
         let mut text = Vec::new();
-        let looked = self.objects().with(no, |state| {
+        let looked = self.objects().with_state(no, |state| {
             text.clear();
             Ok(self.inode_text(no, state, &mut text))
         });
@@ -160,7 +160,7 @@ impl Store {
         out.write_all(&text)
     }
 
-    fn inode_text(&self, no: ObjectNo, state: &State, out: &mut Vec<u8>) -> io::Result<()> {
+    fn inode_text(&self, no: ObjectNo, state: &ObjectState, out: &mut Vec<u8>) -> io::Result<()> {
         let c = &state.core;
         writeln!(
             out,
@@ -199,20 +199,21 @@ impl Store {
             )?;
         }
         match &state.content {
-            Content::None => Ok(()),
-            Content::Inline(data) => writeln!(out, "  {} bytes inline", data.len()),
-            Content::Dir(_) => writeln!(out, "  {} entries", c.size),
-            Content::Blocks(Blocks { extents, dirty, .. }) => {
+            ObjectContent::None => Ok(()),
+            ObjectContent::Inline(data) => writeln!(out, "  {} bytes inline", data.len()),
+            ObjectContent::Dir(_) => writeln!(out, "  {} entries", c.size),
+            ObjectContent::Blocks(BlockContent { extents, dirty, .. }) => {
                 match extents {
-                    Extents::Few(map) => map
+                    FileExtents::Few(map) => map
                         .iter()
                         .try_for_each(|(b, e)| writeln!(out, "  {}", mapped_text(*b, e)))?,
-                    Extents::Tree(tree) => for_items(self, tree, &mut |item| {
+                    FileExtents::Tree(tree) => for_items(self, tree, &mut |item| {
                         let line = match item {
-                            Ok((block, value)) => Mapped::decode_at(block, value).map_or_else(
-                                || "an extent that makes no sense".into(),
-                                |e| mapped_text(block, &e),
-                            ),
+                            Ok((block, value)) => MappedExtent::decode_at(block, value)
+                                .map_or_else(
+                                    || "an extent that makes no sense".into(),
+                                    |e| mapped_text(block, &e),
+                                ),
                             Err(e) => e.to_string(),
                         };
                         out.extend_from_slice(format!("  {line}\n").as_bytes());
@@ -241,7 +242,7 @@ impl Store {
         });
         lines.extend(
             table
-                .moved()
+                .moved_places()
                 .map(|(addr, id)| format!("at {}: shared extent {id}, moved", addr.get())),
         );
         drop(table);
@@ -265,19 +266,19 @@ impl Store {
     }
 }
 
-type Seen<'a> = Result<(u64, &'a [u8]), StoreError>;
+type SeenItem<'a> = Result<(u64, &'a [u8]), StoreError>;
 
 /// Shows every item of a tree, and what cannot be read.
-fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(Seen<'_>)) {
+fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(SeenItem<'_>)) {
     let mut damaged = Vec::new();
     let mut visit = |_: Option<crate::format::page::PagePtr>, node: &crate::format::page::Node| {
-        if let Items::Leaf(items) = &node.items {
+        if let NodeItems::Leaf(items) = &node.items {
             items
                 .iter()
                 .for_each(|(key, value)| item(Ok((*key, value))));
         }
     };
-    tree.walk(&store.objects().reader, &mut visit, &mut |_, error| {
+    tree.walk_nodes(&store.objects().reader, &mut visit, &mut |_, error| {
         damaged.push(error)
     });
     damaged.into_iter().for_each(|error| item(Err(error)));

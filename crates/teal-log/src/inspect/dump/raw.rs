@@ -4,10 +4,10 @@ use super::{RawWhat, header_line};
 use crate::format::anchor::{self, Anchor};
 use crate::format::checksum::crc_matches;
 use crate::format::delta::{Delta, decode_body};
-use crate::format::extent::{Extent, Mapped};
+use crate::format::extent::{Extent, MappedExtent};
 use crate::format::geometry::{Geometry, Segment};
-use crate::format::record::{HEADER, Header, Run, digest, follows};
-use crate::format::superblock::{self, Refused, Superblock};
+use crate::format::record::{HEADER, RecordHeader, SectorRun, follows_digest, header_digest};
+use crate::format::superblock::{self, Superblock, SuperblockRefusal};
 use crate::recovery::find_superblock::read_superblock;
 use std::io::{self, Write};
 use teal_env::Disk;
@@ -24,19 +24,21 @@ const RECORDS_MAX: usize = 1 << 20;
 /// is said in the text.
 pub fn dump_raw(disk: &dyn Disk, what: RawWhat, out: &mut dyn Write) -> io::Result<()> {
     if what == RawWhat::Superblock {
-        superblocks(disk, out)?;
+        dump_superblocks(disk, out)?;
     }
     let sb = read_superblock(disk).map_err(io::Error::other)?;
-    let raw = Raw {
+    let raw = RawDisk {
         disk,
         geometry: Geometry::new(&sb),
         sb,
     };
     match what {
         RawWhat::Superblock => Ok(()),
-        RawWhat::Anchors => raw.anchors(out),
-        RawWhat::Chain => raw.chain(out),
-        RawWhat::Segment(number) if number < raw.sb.segments => raw.segment(Segment(number), out),
+        RawWhat::Anchors => raw.dump_anchors(out),
+        RawWhat::Chain => raw.dump_chain(out),
+        RawWhat::Segment(number) if number < raw.sb.segments => {
+            raw.dump_segment(Segment(number), out)
+        }
         RawWhat::Segment(number) => {
             let words = format!(
                 "there is no segment {number}; the store has {} of them, from 0",
@@ -47,32 +49,32 @@ pub fn dump_raw(disk: &dyn Disk, what: RawWhat, out: &mut dyn Write) -> io::Resu
     }
 }
 
-struct Raw<'d> {
+struct RawDisk<'d> {
     disk: &'d dyn Disk,
     geometry: Geometry,
     sb: Superblock,
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn hex_text(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Why bytes are no superblock, for people.
-fn words(why: &Refused) -> String {
+fn refusal_text(why: &SuperblockRefusal) -> String {
     match why {
-        Refused::NotTeal => "none of TealFS is there".into(),
-        Refused::Version(version) => {
+        SuperblockRefusal::NotTeal => "none of TealFS is there".into(),
+        SuperblockRefusal::Version(version) => {
             format!("its format version {version} is not the one of this program")
         }
-        Refused::Damaged => "it is damaged".into(),
-        Refused::Features(bits) => {
+        SuperblockRefusal::Damaged => "it is damaged".into(),
+        SuperblockRefusal::Features(bits) => {
             format!("it has features this program does not know (bits {bits:#x})")
         }
-        Refused::Geometry(what) => format!("it is damaged: its {what} makes no sense"),
+        SuperblockRefusal::Geometry(what) => format!("it is damaged: its {what} makes no sense"),
     }
 }
 
-fn superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
+fn dump_superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
     if disk.shape().sectors * SECTOR < superblock::BYTES as u64 {
         return Ok(());
     }
@@ -84,13 +86,15 @@ fn superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
         let read = disk.read_at(at, &mut bytes);
         match (read, Superblock::decode(&bytes)) {
             (Err(e), _) => writeln!(out, "superblock at {}: {e}", at.get())?,
-            (Ok(()), Err(why)) => writeln!(out, "superblock at {}: {}", at.get(), words(&why))?,
+            (Ok(()), Err(why)) => {
+                writeln!(out, "superblock at {}: {}", at.get(), refusal_text(&why))?
+            }
             (Ok(()), Ok(sb)) => {
                 writeln!(
                     out,
                     "superblock at {}: uuid {} label {:?}",
                     at.get(),
-                    hex(&sb.uuid),
+                    hex_text(&sb.uuid),
                     sb.label
                 )?;
                 writeln!(
@@ -120,8 +124,8 @@ fn superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-impl Raw<'_> {
-    fn read(&self, at: Sector, sectors: u64) -> Option<Vec<u8>> {
+impl RawDisk<'_> {
+    fn read_sectors(&self, at: Sector, sectors: u64) -> Option<Vec<u8>> {
         let end = at
             .get()
             .checked_add(sectors)
@@ -130,14 +134,14 @@ impl Raw<'_> {
         self.disk.read_at(at, &mut bytes).ok().map(|()| bytes)
     }
 
-    fn anchor(&self, at: Sector) -> Option<Anchor> {
-        self.read(at, (anchor::BYTES as u64) / SECTOR)
+    fn read_anchor(&self, at: Sector) -> Option<Anchor> {
+        self.read_sectors(at, (anchor::BYTES as u64) / SECTOR)
             .and_then(|bytes| Anchor::decode(&bytes, &self.sb.uuid))
     }
 
-    fn anchors(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn dump_anchors(&self, out: &mut dyn Write) -> io::Result<()> {
         for at in self.geometry.anchor_slots() {
-            match self.anchor(at) {
+            match self.read_anchor(at) {
                 Some(a) => writeln!(
                     out,
                     "anchor at {}: checkpoint {} at {}, record {}, watermark {}, time {}",
@@ -154,11 +158,11 @@ impl Raw<'_> {
         Ok(())
     }
 
-    fn chain(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn dump_chain(&self, out: &mut dyn Write) -> io::Result<()> {
         let newest = self
             .geometry
             .anchor_slots()
-            .filter_map(|at| self.anchor(at))
+            .filter_map(|at| self.read_anchor(at))
             .max_by_key(|a| a.checkpoint);
         let Some(newest) = newest else {
             return writeln!(out, "no anchor is whole");
@@ -166,18 +170,18 @@ impl Raw<'_> {
         let mut at = newest.addr;
         let mut wanted = (newest.seq, None);
         for _ in 0..RECORDS_MAX {
-            let Some((header, bytes)) = self.header(at, wanted) else {
+            let Some((header, bytes)) = self.read_header(at, wanted) else {
                 return writeln!(out, "no record {} at {}", wanted.0, at.get());
             };
             header_line(at, &header, out)?;
-            self.body(at, &header, out)?;
-            wanted = (header.seq + 1, Some(digest(&bytes, &self.sb.uuid)));
+            self.dump_body(at, &header, out)?;
+            wanted = (header.seq + 1, Some(header_digest(&bytes, &self.sb.uuid)));
             let next = [header.next_a, header.next_b]
                 .into_iter()
-                .filter(|run| run.sectors > 0 && self.geometry.holds(*run));
+                .filter(|run| run.sectors > 0 && self.geometry.holds_run(*run));
             match next
                 .map(|run| run.addr)
-                .find(|at| self.header(*at, wanted).is_some())
+                .find(|at| self.read_header(*at, wanted).is_some())
             {
                 Some(next) => at = next,
                 None => {
@@ -192,15 +196,20 @@ impl Raw<'_> {
         Ok(())
     }
 
-    fn header(&self, at: Sector, (seq, previous): (u64, Option<u64>)) -> Option<(Header, Vec<u8>)> {
-        let bytes = self.read(at, HEADER as u64 / SECTOR)?;
-        let header = Header::decode(&bytes, &self.sb.uuid)?;
-        let fits = header.seq == seq && previous.is_none_or(|digest| follows(&header, digest));
+    fn read_header(
+        &self,
+        at: Sector,
+        (seq, previous): (u64, Option<u64>),
+    ) -> Option<(RecordHeader, Vec<u8>)> {
+        let bytes = self.read_sectors(at, HEADER as u64 / SECTOR)?;
+        let header = RecordHeader::decode(&bytes, &self.sb.uuid)?;
+        let fits =
+            header.seq == seq && previous.is_none_or(|digest| follows_digest(&header, digest));
         fits.then_some((header, bytes))
     }
 
-    fn segment(&self, segment: Segment, out: &mut dyn Write) -> io::Result<()> {
-        let usable = self.geometry.usable(segment);
+    fn dump_segment(&self, segment: Segment, out: &mut dyn Write) -> io::Result<()> {
+        let usable = self.geometry.usable_run(segment);
         writeln!(
             out,
             "segment {}: usable {}+{}",
@@ -212,14 +221,14 @@ impl Raw<'_> {
         while skip < u64::from(usable.sectors) {
             let at = usable.addr.plus(skip);
             let header = self
-                .read(at, 1)
-                .and_then(|bytes| Header::decode(&bytes, &self.sb.uuid));
+                .read_sectors(at, 1)
+                .and_then(|bytes| RecordHeader::decode(&bytes, &self.sb.uuid));
             let Some(header) = header else {
                 skip += self.geometry.align;
                 continue;
             };
             header_line(at, &header, out)?;
-            self.body(at, &header, out)?;
+            self.dump_body(at, &header, out)?;
             // One at a time: behind a torn record older ones may show.
             skip += self.geometry.align;
         }
@@ -227,14 +236,14 @@ impl Raw<'_> {
     }
 
     /// Prints what a record changed; payload and body are compared with their checksums.
-    fn body(&self, at: Sector, header: &Header, out: &mut dyn Write) -> io::Result<()> {
+    fn dump_body(&self, at: Sector, header: &RecordHeader, out: &mut dyn Write) -> io::Result<()> {
         let Ok(sectors) = u32::try_from(header.sectors()) else {
             return writeln!(out, "  too long");
         };
-        if !self.geometry.holds(Run { addr: at, sectors }) {
+        if !self.geometry.holds_run(SectorRun { addr: at, sectors }) {
             return writeln!(out, "  it would leave its segment");
         }
-        let Some(bytes) = self.read(at, u64::from(sectors)) else {
+        let Some(bytes) = self.read_sectors(at, u64::from(sectors)) else {
             return writeln!(out, "  unreadable");
         };
         let (payload, body) = bytes[HEADER..].split_at(header.payload as usize * SECTOR as usize);
@@ -273,10 +282,10 @@ pub(super) fn extent_text(block: u64, extent: &Extent) -> String {
     )
 }
 
-pub(super) fn mapped_text(block: u64, mapped: &Mapped) -> String {
+pub(super) fn mapped_text(block: u64, mapped: &MappedExtent) -> String {
     match mapped {
-        Mapped::Own(extent) => extent_text(block, extent),
-        Mapped::Shared(slice) => {
+        MappedExtent::Own(extent) => extent_text(block, extent),
+        MappedExtent::Shared(slice) => {
             let (last, id, first) = (block + mapped.blocks() - 1, slice.id, slice.first);
             format!(
                 "blocks {block}-{last} shared: extent {id} from its block {first}, born {}",

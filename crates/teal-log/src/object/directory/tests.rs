@@ -1,6 +1,6 @@
 //! Where names lie in a directory.
 
-use super::{COLLISION_BITS, NameHash, group};
+use super::{COLLISION_BITS, NameHash, group_of};
 use std::collections::BTreeSet;
 use teal_types::Name;
 
@@ -19,7 +19,7 @@ fn cookie(names: NameHash, name: &str) -> u64 {
 
 #[test]
 fn groups_are_names_without_their_last_characters_and_extension() {
-    let of = |name: &str| String::from_utf8(group(name.as_bytes()).to_vec()).unwrap();
+    let of = |name: &str| String::from_utf8(group_of(name.as_bytes()).to_vec()).unwrap();
     assert_eq!(of("IMG_20260117_120455.jpg"), "IMG_20260117_120");
     assert_eq!(of("an entry 123456"), "an entry 123");
     assert_eq!(of("backup.tar.gz"), "backup.");

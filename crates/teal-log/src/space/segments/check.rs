@@ -12,7 +12,7 @@ impl SegmentTable {
     ///
     /// # Panics
     /// If they do not.
-    pub(crate) fn check(&self, surplus: u64) {
+    pub(crate) fn check_invariants(&self, surplus: u64) {
         let live: u64 = self.table.iter().map(|usage| u64::from(usage.live)).sum();
         assert_eq!(self.live, live, "the sum follows the table");
         assert!(
@@ -25,7 +25,7 @@ impl SegmentTable {
             .map(|segment| self.geometry.usable_bytes(Segment(*segment)))
             .sum();
         assert_eq!(self.free_bytes, free_bytes, "the sum follows the set");
-        for (segment, usage) in self.all() {
+        for (segment, usage) in self.all_segments() {
             self.check_segment(segment, usage, surplus);
         }
     }

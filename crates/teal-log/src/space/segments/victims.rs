@@ -27,10 +27,10 @@ pub(crate) struct Victim {
 impl SegmentTable {
     /// SegmentTable worth cleaning, the best first. None is given twice between two checkpoints:
     /// what was moved out of it may live on until the next one.
-    pub(crate) fn victims(&self, now: Lsn, choice: VictimPolicy) -> Vec<Victim> {
+    pub(crate) fn rank_victims(&self, now: Lsn, choice: VictimPolicy) -> Vec<Victim> {
         let bytes = self.geometry.segment_bytes() as f64;
         let mut found: Vec<(f64, Victim)> = Vec::new();
-        for (segment, u) in self.all() {
+        for (segment, u) in self.all_segments() {
             let fill = f64::from(u.live) / bytes;
             let score = match choice {
                 VictimPolicy::CostBenefit(fullest) if fill > fullest => continue,

@@ -1,7 +1,7 @@
 //! Notes through the store: pieces, replacement, bounds, and what survives.
 
 use super::*;
-use crate::{Cost, MkfsOptions, OpenOptions, Settings};
+use crate::{Cost, MkfsOptions, OpenOptions, StoreSettings};
 use std::sync::Arc;
 use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
 
@@ -23,9 +23,9 @@ fn made() -> Arc<dyn Disk> {
 }
 
 fn open(disk: &Arc<dyn Disk>) -> Arc<Store> {
-    let settings = Settings {
+    let settings = StoreSettings {
         checkpoint_bytes: 1 << 20,
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let options = OpenOptions {
         settings,

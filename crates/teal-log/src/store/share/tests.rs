@@ -48,7 +48,7 @@ fn write(store: &Store, no: ObjectNo, at: u64, len: usize) {
 }
 
 fn share(store: &Store, from: ObjectNo, to: ObjectNo, len: u64) -> u64 {
-    let sharing = store.sharing((from, 0), (to, 0), len).unwrap();
+    let sharing = store.plan_share((from, 0), (to, 0), len).unwrap();
     let op = store.begin(sharing.cost).unwrap();
     op.lock(&[from, to])
         .unwrap()
@@ -67,7 +67,7 @@ fn a_count_ends_at_its_limit_and_sharing_stops_before_it() {
     let mut freed = Vec::new();
     // The second of three extents is as popular as can be.
     shared
-        .change(
+        .change_count(
             &store.objects().reader,
             1,
             SHARES_MAX as i32 - 3,
@@ -82,7 +82,7 @@ fn a_count_ends_at_its_limit_and_sharing_stops_before_it() {
         "up to the extent that takes no more"
     );
     shared
-        .change(
+        .change_count(
             &store.objects().reader,
             1,
             3 - SHARES_MAX as i32,
@@ -90,7 +90,7 @@ fn a_count_ends_at_its_limit_and_sharing_stops_before_it() {
         )
         .unwrap();
     assert_eq!(share(&store, a, c, 600_000), 600_000);
-    store.objects().account(&freed);
+    store.objects().account_freed(&freed);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_step_looks_at_a_bounded_number_of_extents() {
     store.commit().unwrap();
     let len = store.attr(a).unwrap().size;
     assert_eq!(
-        store.sharing((a, 0), (b, 0), len).unwrap().bytes,
+        store.plan_share((a, 0), (b, 0), len).unwrap().bytes,
         PIECES_MAX as u64 * 8192 - 4096
     );
     // The target's extents count, too.
@@ -111,7 +111,7 @@ fn a_step_looks_at_a_bounded_number_of_extents() {
     write(&store, whole, 0, 1 << 20);
     write(&store, whole, len, 1);
     store.commit().unwrap();
-    assert!(store.sharing((whole, 0), (a, 0), len).unwrap().bytes <= PIECES_MAX as u64 * 8192);
+    assert!(store.plan_share((whole, 0), (a, 0), len).unwrap().bytes <= PIECES_MAX as u64 * 8192);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn what_cannot_be_shared_is_left_to_be_copied() {
     write(&store, b, 0, 90_000);
     write(&store, small, 0, 100);
     store.commit().unwrap();
-    let bytes = |from, to, len| store.sharing(from, to, len).unwrap().bytes;
+    let bytes = |from, to, len| store.plan_share(from, to, len).unwrap().bytes;
     assert_eq!(
         bytes((small, 0), (a, 0), 100),
         0,

@@ -1,17 +1,17 @@
 //! The items of the table: its tree, and what the open batch and the cleaner have done with them.
 
 use crate::error::StoreError;
-use crate::format::codec::Put;
+use crate::format::codec::FieldWriter;
 use crate::format::extent::Extent;
 use crate::format::shared::{SharedExtent, place_key, place_of};
-use crate::tree::freed::Freed;
+use crate::tree::freed::FreedSpace;
 use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
 use teal_types::{ObjectNo, Sector};
 
 /// What the open batch did with a shared extent.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Change {
+pub(super) struct ItemChange {
     /// The log does not know of it yet.
     pub(super) is_new: bool,
     pub(super) is_gone: bool,
@@ -22,14 +22,14 @@ pub(crate) struct SharedExtentItems {
     pub(crate) tree: Tree,
     /// The next id, once that is known.
     pub(super) next: Option<u64>,
-    pub(super) changed: BTreeMap<u64, Change>,
+    pub(super) changed: BTreeMap<u64, ItemChange>,
     /// Content on its way to another place, by id.
     pub(super) moving: BTreeMap<u64, Vec<u8>>,
     /// Keys of places that the tree does not have yet, with their ids.
     pub(super) moved: BTreeMap<u64, u64>,
 }
 
-pub(super) fn damaged(object: Option<ObjectNo>) -> StoreError {
+pub(super) fn table_damaged(object: Option<ObjectNo>) -> StoreError {
     StoreError::Corrupt {
         what: "the shared-extent table",
         at: 0,
@@ -54,11 +54,15 @@ impl SharedExtentItems {
         };
         SharedExtent::decode(&value)
             .map(Some)
-            .ok_or_else(|| damaged(None))
+            .ok_or_else(|| table_damaged(None))
     }
 
-    pub(super) fn known(&self, src: &dyn PageSource, id: u64) -> Result<SharedExtent, StoreError> {
-        self.get(src, id)?.ok_or_else(|| damaged(None))
+    pub(super) fn get_known(
+        &self,
+        src: &dyn PageSource,
+        id: u64,
+    ) -> Result<SharedExtent, StoreError> {
+        self.get(src, id)?.ok_or_else(|| table_damaged(None))
     }
 
     pub(super) fn next_id(&mut self, src: &dyn PageSource) -> Result<u64, StoreError> {
@@ -74,7 +78,7 @@ impl SharedExtentItems {
     }
 
     /// Sets an item and its place; returns the extent that was there.
-    pub(super) fn set(
+    pub(super) fn set_item(
         &mut self,
         src: &dyn PageSource,
         id: u64,
@@ -92,7 +96,7 @@ impl SharedExtentItems {
         Ok(old)
     }
 
-    pub(super) fn remove(
+    pub(super) fn remove_item(
         &mut self,
         src: &dyn PageSource,
         id: u64,
@@ -115,11 +119,11 @@ impl SharedExtentItems {
     }
 
     /// LeafSpread that the tree does not have yet, with their ids.
-    pub(crate) fn moved(&self) -> impl Iterator<Item = (Sector, u64)> + '_ {
+    pub(crate) fn moved_places(&self) -> impl Iterator<Item = (Sector, u64)> + '_ {
         self.moved.iter().map(|(key, id)| (place_of(*key), *id))
     }
 
-    pub(super) fn pages_freed(&mut self, freed: &mut Vec<Freed>) {
-        freed.extend(self.tree.take_freed().into_iter().map(Freed::page));
+    pub(super) fn pages_freed(&mut self, freed: &mut Vec<FreedSpace>) {
+        freed.extend(self.tree.take_freed().into_iter().map(FreedSpace::of_page));
     }
 }

@@ -1,7 +1,7 @@
 //! The tables are those of the version, and foreign files are refused.
 
 use super::*;
-use crate::Tally;
+use crate::NameTally;
 use teal_types::{CommitSeq, ObjectNo};
 
 #[test]
@@ -76,15 +76,15 @@ fn an_older_database_goes_on_and_lists_what_was_as_before() {
             );
             assert_eq!(at(2, 250), (vec![("too".to_owned(), 502)], 1));
             assert_eq!(
-                txn.tally(ObjectNo::new(1))?,
-                Tally {
+                txn.name_tally(ObjectNo::new(1))?,
+                NameTally {
                     names: 1,
                     changes: 0
                 }
             );
             assert_eq!(
-                txn.tally(ObjectNo::new(2))?,
-                Tally {
+                txn.name_tally(ObjectNo::new(2))?,
+                NameTally {
                     names: 1,
                     changes: 1
                 }
@@ -108,7 +108,7 @@ fn another_programs_database_is_refused() {
     other.execute_batch("CREATE TABLE t(x)").unwrap();
     drop(other);
     let before = std::fs::read(&path).unwrap();
-    let error = writer(&path, &Names::new(&path)).unwrap_err();
+    let error = open_writer(&path, &DatabaseName::new(&path)).unwrap_err();
     assert!(matches!(error, MetaError::Foreign { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
@@ -117,11 +117,13 @@ fn another_programs_database_is_refused() {
 fn a_newer_format_is_refused_in_words() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.db");
-    writer(&path, &Names::new(&path))
+    open_writer(&path, &DatabaseName::new(&path))
         .unwrap()
         .pragma_update(None, "user_version", 9)
         .unwrap();
-    let error = writer(&path, &Names::new(&path)).unwrap_err().to_string();
+    let error = open_writer(&path, &DatabaseName::new(&path))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("meta.db") && error.contains("format 9"),
         "{error}"
@@ -133,7 +135,7 @@ fn a_file_that_is_no_database_is_damaged_in_words() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.db");
     std::fs::write(&path, vec![b'x'; 8192]).unwrap();
-    let error = writer(&path, &Names::new(&path)).unwrap_err();
+    let error = open_writer(&path, &DatabaseName::new(&path)).unwrap_err();
     assert!(
         matches!(error, MetaError::Damaged { .. }) && error.to_string().contains("meta.db"),
         "{error}"

@@ -8,7 +8,7 @@ use rusqlite::StatementStatus;
 fn a_listing_of_the_past_steps_over_nothing_that_went_before_its_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     let meta = Sqlite::open(&dir.path().join("meta.db")).unwrap();
-    let link = |name: &str| Link {
+    let link = |name: &str| HardLink {
         dir: ObjectNo::ROOT,
         name: Name::new(name.as_bytes()).unwrap(),
     };
@@ -29,7 +29,7 @@ fn a_listing_of_the_past_steps_over_nothing_that_went_before_its_snapshot() {
     })
     .unwrap();
     let writer = meta.writer.lock();
-    let txn = Txn {
+    let txn = SqliteTransaction {
         connection: &writer,
         names: &meta.names,
         volume: 7,

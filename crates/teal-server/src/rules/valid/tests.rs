@@ -1,16 +1,16 @@
-//! What makes no sense is found, and named.
+//! Operations that make no sense are found, and the fault is named.
 
 use super::*;
-use teal_types::{ChunkId, CommitSeq, Piece, Timestamp};
+use teal_types::{ChunkId, CommitSeq, ContentPiece, Timestamp};
 
 fn content(cut: u64, size: u64, pieces: &[(u64, u64, Option<u32>)]) -> Option<&'static str> {
     let source = |offset: Option<u32>| {
-        offset.map_or(Source::Hole, |offset| Source::Chunk {
+        offset.map_or(PieceSource::Hole, |offset| PieceSource::Chunk {
             id: ChunkId::new([0; 32]),
             offset,
         })
     };
-    let pieces = pieces.iter().map(|(offset, len, from)| Piece {
+    let pieces = pieces.iter().map(|(offset, len, from)| ContentPiece {
         offset: *offset,
         len: *len,
         source: source(*from),
@@ -46,13 +46,13 @@ fn names_and_numbers_are_checked() {
     let create = |object| Op::Create {
         object: ObjectNo::new(object),
         kind: teal_types::FileType::File,
-        attributes: Attributes::default(),
+        attributes: ReplicatedAttributes::default(),
         target: vec![],
     };
-    assert_eq!(fault(&create(16)), None);
+    assert_eq!(find_fault(&create(16)), None);
     for bad in [0, 1, 15, REPLICATED_LIMIT, u64::MAX] {
         assert!(
-            fault(&create(bad)).is_some_and(|words| words.contains("object")),
+            find_fault(&create(bad)).is_some_and(|words| words.contains("object")),
             "{bad}"
         );
     }
@@ -62,11 +62,11 @@ fn names_and_numbers_are_checked() {
         name: name.to_vec(),
         value: Some(vec![0; len]),
     };
-    assert_eq!(fault(&xattr(b"user.a", XATTR_VALUE_MAX)), None);
-    assert!(fault(&xattr(b"user.a", XATTR_VALUE_MAX + 1)).is_some());
+    assert_eq!(find_fault(&xattr(b"user.a", XATTR_VALUE_MAX)), None);
+    assert!(find_fault(&xattr(b"user.a", XATTR_VALUE_MAX + 1)).is_some());
     assert!(
-        fault(&xattr(b"", 0)).is_some()
-            && fault(&xattr(&[b'x'; 256], 0)).is_some()
-            && fault(&xattr(b"a\0", 0)).is_some()
+        find_fault(&xattr(b"", 0)).is_some()
+            && find_fault(&xattr(&[b'x'; 256], 0)).is_some()
+            && find_fault(&xattr(b"a\0", 0)).is_some()
     );
 }

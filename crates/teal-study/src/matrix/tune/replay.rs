@@ -1,51 +1,54 @@
-//! A recorded matrix, replayed with its noise: how often would a search have found what all of its
-//! runs say?
+//! Replays a recorded matrix with its noise, and tells how often a search would have found the
+//! result of all its runs.
 //!
 //! A cell's figures are the mean of its recorded runs, on a log scale, times the noise of one of
-//! these runs, drawn; the operations a second and for each joule of a run stay together. Noise is
+//! these runs, drawn. The operations a second and for each joule of a run stay together. Noise is
 //! widened by sqrt(n / (n - 1)), as runs are nearer to their own mean than to the truth.
 
-use super::super::{Findings, Matrix, Run};
-use super::{Aim, Answer, Candidate, Limits, Measured, search};
-use crate::workload::Stream;
+use super::super::{CellRun, Matrix, MatrixFindings};
+use super::{MeasureAnswer, RunFigures, SearchLimits, TuneCandidate, TuneGoal, search_best};
+use crate::workload::RandomStream;
 
-/// One workload of a recorded matrix.
+/// Holds one workload of a recorded matrix.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Replay {
-    /// By candidate: system and scheduler.
+pub struct RecordedWorkload {
+    /// System and scheduler of each candidate.
     pub names: Vec<[String; 2]>,
-    cells: Vec<Recorded>,
-    /// Runs that were recorded.
+    cells: Vec<RecordedCell>,
+    /// Number of recorded runs.
     pub runs: usize,
-    /// By goal: which candidates are the best, or a tie with it.
+    /// Candidates that are the best or a tie with it, by goal.
     ties: [Vec<usize>; 2],
 }
 
-/// A cell: logarithms of means, and of each run by them.
+/// Holds the logarithms of a cell's means, and of each run by them.
 #[derive(Debug, Clone, PartialEq)]
-struct Recorded {
+struct RecordedCell {
     mean: [f64; 2],
     noise: Vec<[f64; 2]>,
 }
 
-/// What a search did on a replay.
+/// Holds the result of a search on a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
-    /// What it has chosen.
+pub struct SearchTrial {
+    /// Chosen candidate.
     pub chosen: usize,
-    /// That is the best or cannot be told from it, by all recorded runs.
+    /// Is true when the choice is the best or cannot be told from it, by all recorded runs.
     pub is_tie: bool,
-    /// What it chose by the best, by the means of all recorded runs.
+    /// Figure of the choice by that of the best, by the means of all recorded runs.
     pub part: f64,
-    /// Runs that it took.
+    /// Number of runs that the search took.
     pub runs: usize,
 }
 
-impl Replay {
-    /// A workload of a matrix, by its place; `None` if a cell has fewer than two runs with joules.
-    pub fn of(matrix: &Matrix, runs: &[Run], workload: usize) -> Option<Self> {
-        let findings = Findings::of(matrix, runs);
+impl RecordedWorkload {
+    /// Takes a workload of a matrix, by its place; `None` if a cell has fewer than two runs with
+    /// joules.
+    pub fn from_matrix(matrix: &Matrix, runs: &[CellRun], workload: usize) -> Option<Self> {
+        // The verdict of the whole matrix is the truth that a search should find.
+        let findings = MatrixFindings::from_runs(matrix, runs);
         let verdict = findings.verdicts.get(workload)?;
+        // The cells of this workload are its candidates.
         let rows: Vec<_> = findings
             .rows
             .iter()
@@ -55,14 +58,16 @@ impl Replay {
             .iter()
             .map(|row| [row.names[1].clone(), row.names[2].clone()])
             .collect();
+        // A cell's runs by their names, in logarithms of both goals.
         let cells = rows.iter().map(|row| {
             let mine = runs
                 .iter()
                 .filter(|run| [&run.workload, &run.system, &run.scheduler] == row.names.each_ref());
             let logs = mine.map(|run| Some([run.rate_of_device()?.ln(), run.per_joule()?.ln()]));
-            Recorded::of(&logs.collect::<Option<Vec<_>>>()?)
+            RecordedCell::from_runs(&logs.collect::<Option<Vec<_>>>()?)
         });
         let cells = cells.collect::<Option<Vec<_>>>()?;
+        // The best and its ties are equally good answers.
         let ties = [&verdict.by_device, &verdict.by_joule].map(|choice| {
             let choice = choice.as_ref()?;
             let mut names = choice
@@ -90,24 +95,27 @@ impl Replay {
         })
     }
 
-    /// A search with noise and order by this seed, with at most this part of the recorded runs.
-    pub fn trial(&self, aim: Aim, seed: u64, part: f64) -> Option<Trial> {
-        let mut drawn = Stream::new(seed, 0x7265_706c);
+    /// Runs a search with noise and order by this seed, with at most this part of the recorded
+    /// runs.
+    pub fn run_trial(&self, aim: TuneGoal, seed: u64, part: f64) -> Option<SearchTrial> {
+        let mut drawn = RandomStream::new(seed, 0x7265_706c);
         let mut measure = |at: usize, _: u32| -> Result<_, std::convert::Infallible> {
-            let Recorded { mean, noise } = &self.cells[at];
-            let noise = noise[drawn.below(noise.len() as u64) as usize];
+            // Rate and joules of a run are drawn together, as their errors go together.
+            let RecordedCell { mean, noise } = &self.cells[at];
+            let noise = noise[drawn.next_below(noise.len() as u64) as usize];
             let [rate, per_joule] = [0, 1].map(|goal| (mean[goal] + noise[goal]).exp());
-            Ok(Answer::Run(Measured {
+            Ok(MeasureAnswer::Run(RunFigures {
                 rate,
                 per_joule: Some(per_joule),
             }))
         };
-        let limits = Limits {
+        // The limit is the part of the recorded runs that the user grants.
+        let limits = SearchLimits {
             blocks: u32::MAX,
             runs: (self.runs as f64 * part) as usize,
         };
-        let Ok(found) = search(
-            &Candidate::all(self.cells.len()),
+        let Ok(found) = search_best(
+            &TuneCandidate::all_measured(self.cells.len()),
             0,
             aim,
             limits,
@@ -115,13 +123,14 @@ impl Replay {
             &mut measure,
         );
         let chosen = found.best?;
-        let goal = usize::from(aim != Aim::Rate);
+        let goal = usize::from(aim != TuneGoal::Rate);
+        // The choice is judged by the means of all runs, which the search did not see.
         let best = self
             .cells
             .iter()
             .map(|cell| cell.mean[goal])
             .fold(f64::NEG_INFINITY, f64::max);
-        Some(Trial {
+        Some(SearchTrial {
             chosen,
             is_tie: self.ties[goal].contains(&chosen),
             part: (self.cells[chosen].mean[goal] - best).exp(),
@@ -130,13 +139,14 @@ impl Replay {
     }
 }
 
-impl Recorded {
-    fn of(runs: &[[f64; 2]]) -> Option<Self> {
+impl RecordedCell {
+    fn from_runs(runs: &[[f64; 2]]) -> Option<Self> {
         let n = runs.len() as f64;
         if runs.len() < 2 {
             return None;
         }
         let mean = [0, 1].map(|goal| runs.iter().map(|run| run[goal]).sum::<f64>() / n);
+        // Runs are nearer to their own mean than to the truth: Bessel's correction.
         let wider = (n / (n - 1.0)).sqrt();
         Some(Self {
             mean,

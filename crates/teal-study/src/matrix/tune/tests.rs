@@ -1,7 +1,7 @@
-//! The search on candidates whose truth is known, and on the recorded study.
+//! Tests the search on candidates with a known truth, and on the recorded study.
 
 use super::*;
-use crate::matrix::{Matrix, Run};
+use crate::matrix::{CellRun, Matrix};
 use proptest::prelude::*;
 
 /// Searches among candidates of these rates and watts, with noise and drift from block to block.
@@ -9,23 +9,24 @@ fn among(
     truth: &[(f64, f64)],
     noise: f64,
     seed: u64,
-    limits: Limits,
-) -> (Found, Vec<(usize, u32)>) {
+    limits: SearchLimits,
+) -> (SearchResult, Vec<(usize, u32)>) {
     let mut asked = Vec::new();
-    let mut drawn = Stream::new(seed, 1);
+    let mut drawn = RandomStream::new(seed, 1);
     let mut measure = |at: usize, block: u32| -> Result<_, ()> {
         asked.push((at, block));
         let (rate, watts) = truth[at];
-        let rate = rate * (1.0 + noise * (drawn.unit() - 0.5)) * (1.0 + 0.3 * f64::from(block));
-        Ok(Answer::Run(Measured {
+        let rate =
+            rate * (1.0 + noise * (drawn.next_unit() - 0.5)) * (1.0 + 0.3 * f64::from(block));
+        Ok(MeasureAnswer::Run(RunFigures {
             rate,
             per_joule: (watts > 0.0).then(|| rate / watts),
         }))
     };
-    let found = search(
-        &Candidate::all(truth.len()),
+    let found = search_best(
+        &TuneCandidate::all_measured(truth.len()),
         0,
-        Aim::Both,
+        TuneGoal::Both,
         limits,
         seed,
         &mut measure,
@@ -34,7 +35,7 @@ fn among(
     (found, asked)
 }
 
-const ENOUGH: Limits = Limits {
+const ENOUGH: SearchLimits = SearchLimits {
     blocks: 40,
     runs: 10_000,
 };
@@ -49,7 +50,7 @@ fn the_best_is_found_and_its_gain_over_the_reference_is_told() {
         "{} runs",
         found.runs
     );
-    let [rate, joule] = found.gain();
+    let [rate, joule] = found.gain_over_reference();
     for gain in [rate.unwrap(), joule.unwrap()] {
         assert!(
             gain.low < 1.59 && gain.high > 1.59 && gain.high / gain.low < 1.05,
@@ -73,7 +74,7 @@ fn who_is_frugal_and_who_is_fast_both_stay_and_the_rest_goes() {
         &truth,
         0.01,
         1,
-        Limits {
+        SearchLimits {
             blocks: 6,
             runs: 10_000,
         },
@@ -87,7 +88,7 @@ fn who_is_frugal_and_who_is_fast_both_stay_and_the_rest_goes() {
     );
     assert!(matches!(
         found.standings[3].gone,
-        Some((_, Gone::Beaten(_)))
+        Some((_, DropReason::Beaten(_)))
     ));
     assert_eq!(
         found.best,
@@ -102,7 +103,7 @@ fn candidates_that_are_alike_are_told_as_ties_and_without_joules_the_rate_decide
         &[(100.0, 0.0), (100.0, 0.0), (10.0, 0.0)],
         0.02,
         5,
-        Limits {
+        SearchLimits {
             blocks: 8,
             runs: 100,
         },
@@ -112,7 +113,7 @@ fn candidates_that_are_alike_are_told_as_ties_and_without_joules_the_rate_decide
         best < 2 && found.ties().iter().any(|(at, _)| *at == 1 - best),
         "{found:?}"
     );
-    assert!(found.standings[2].gone.is_some() && found.gain()[1].is_none());
+    assert!(found.standings[2].gone.is_some() && found.gain_over_reference()[1].is_none());
 }
 
 #[test]
@@ -120,25 +121,38 @@ fn a_search_that_is_broken_off_tells_what_whole_blocks_say() {
     let mut left = 7;
     let mut measure = |at: usize, _: u32| -> Result<_, ()> {
         left -= 1;
-        let run = Answer::Run(Measured {
+        let run = MeasureAnswer::Run(RunFigures {
             rate: at as f64 + 1.0,
             per_joule: None,
         });
-        Ok(if left >= 0 { run } else { Answer::Stop })
+        Ok(if left >= 0 { run } else { MeasureAnswer::Stop })
     };
-    let found = search(&Candidate::all(4), 0, Aim::Rate, ENOUGH, 1, &mut measure).unwrap();
+    let found = search_best(
+        &TuneCandidate::all_measured(4),
+        0,
+        TuneGoal::Rate,
+        ENOUGH,
+        1,
+        &mut measure,
+    )
+    .unwrap();
     assert_eq!((found.blocks, found.runs, found.best), (1, 7, Some(3)));
-    let failed = search(&Candidate::all(2), 0, Aim::Rate, ENOUGH, 1, &mut |_, _| {
-        Err("the disk is gone")
-    });
+    let failed = search_best(
+        &TuneCandidate::all_measured(2),
+        0,
+        TuneGoal::Rate,
+        ENOUGH,
+        1,
+        &mut |_, _| Err("the disk is gone"),
+    );
     assert_eq!(failed, Err("the disk is gone"));
 }
 
 /// Options of a file system, each of which does something, and all sets of up to three of them;
 /// those of one or none are measured, the others may be.
-fn sets(options: u32) -> Vec<Candidate> {
+fn sets(options: u32) -> Vec<TuneCandidate> {
     let sets = (0_u32..1 << options).filter(|set| set.count_ones() <= 3);
-    sets.map(|set| Candidate {
+    sets.map(|set| TuneCandidate {
         features: std::iter::once(0)
             .chain((0..options).filter(|n| set >> n & 1 == 1).map(|n| n + 1))
             .collect(),
@@ -150,33 +164,33 @@ fn sets(options: u32) -> Vec<Candidate> {
 /// Searches among them. `does`: what each option does, as a logarithm; `cannot`: this candidate
 /// cannot be had.
 fn among_sets(
-    candidates: &[Candidate],
+    candidates: &[TuneCandidate],
     does: &[f64],
     cannot: Option<usize>,
     noise: f64,
     seed: u64,
-) -> Found {
-    let mut drawn = Stream::new(seed, 2);
+) -> SearchResult {
+    let mut drawn = RandomStream::new(seed, 2);
     let mut measure = |at: usize, block: u32| -> Result<_, ()> {
         let sum: f64 = candidates[at].features[1..]
             .iter()
             .map(|n| does[*n as usize - 1])
             .sum();
-        let rate = (sum + noise * (drawn.unit() - 0.5) + 0.1 * f64::from(block)).exp() * 100.0;
+        let rate = (sum + noise * (drawn.next_unit() - 0.5) + 0.1 * f64::from(block)).exp() * 100.0;
         Ok(if cannot == Some(at) {
-            Answer::Impossible
+            MeasureAnswer::Impossible
         } else {
-            Answer::Run(Measured {
+            MeasureAnswer::Run(RunFigures {
                 rate,
                 per_joule: None,
             })
         })
     };
-    search(
+    search_best(
         candidates,
         0,
-        Aim::Rate,
-        Limits {
+        TuneGoal::Rate,
+        SearchLimits {
             blocks: 12,
             runs: 10_000,
         },
@@ -191,8 +205,8 @@ fn options_that_help_alone_are_tried_together() {
     let candidates = sets(7);
     let mut found_it = 0;
     for seed in 0..100 {
-        let mut drawn = Stream::new(seed, 3);
-        let does: Vec<f64> = (0..7).map(|_| 0.4 * (drawn.unit() - 0.5)).collect();
+        let mut drawn = RandomStream::new(seed, 3);
+        let does: Vec<f64> = (0..7).map(|_| 0.4 * (drawn.next_unit() - 0.5)).collect();
         let found = among_sets(&candidates, &does, None, 0.04, seed);
         let worth = |at: usize| {
             candidates[at].features[1..]
@@ -231,8 +245,10 @@ fn what_cannot_be_had_goes_and_what_promises_nothing_is_not_measured() {
         .unwrap();
     let found = among_sets(&candidates, &[0.3, 0.2, -0.9], Some(both), 0.01, 5);
     assert!(
-        matches!(found.standings[both].gone, Some((_, Gone::Impossible)))
-            && found.standings[both].runs.is_empty()
+        matches!(
+            found.standings[both].gone,
+            Some((_, DropReason::Impossible))
+        ) && found.standings[both].runs.is_empty()
     );
     assert_eq!(candidates[found.best.unwrap()].features, [0, 1]);
     let found = among_sets(&candidates, &[-0.3, -0.5, -0.6], None, 0.01, 5);
@@ -257,8 +273,8 @@ fn who_joins_later_is_compared_in_the_blocks_of_both() {
         found.best == Some(both) && found.standings[both].from > 0,
         "{found:?}"
     );
-    // A tenth more in every block: who compared its blocks with others' would see that.
-    let gain = found.gain()[0].unwrap();
+    // A tenth more in every block: a comparison with the blocks of others would see that.
+    let gain = found.gain_over_reference()[0].unwrap();
     assert!((gain.ratio.ln() - 0.5).abs() < 0.02, "{gain:?}");
 }
 
@@ -268,7 +284,7 @@ proptest! {
         rates in proptest::collection::vec(1.0_f64..100.0, 2..40), noise in 0.0_f64..0.9, blocks in 1_u32..6, runs in 0_usize..150
     ) {
         let truth: Vec<(f64, f64)> = rates.iter().map(|rate| (*rate, 2.0)).collect();
-        let (found, mut asked) = among(&truth, noise, 7, Limits { blocks, runs });
+        let (found, mut asked) = among(&truth, noise, 7, SearchLimits { blocks, runs });
         prop_assert!(asked.len() <= runs && found.blocks <= blocks);
         prop_assert_eq!(found.best.is_some(), runs >= truth.len());
         let all = asked.len();
@@ -279,7 +295,7 @@ proptest! {
 }
 
 /// The matrix of `docs/lab-study.md` and its runs.
-fn study() -> (Matrix, Vec<Run>) {
+fn study() -> (Matrix, Vec<CellRun>) {
     let matrix = Matrix::parse(include_str!("../../../../../docs/lab-study/matrix.toml")).unwrap();
     let runs = include_str!("../../../../../docs/lab-study/runs.jsonl").lines();
     (
@@ -293,10 +309,10 @@ fn study() -> (Matrix, Vec<Run>) {
 fn of_the_recorded_study_the_best_is_found_with_less_than_half_of_its_runs() {
     let (matrix, runs) = study();
     for (at, workload) in matrix.workloads.iter().enumerate() {
-        let replay = Replay::of(&matrix, &runs, at).unwrap();
-        for aim in [Aim::Rate, Aim::Joule] {
-            let trials: Vec<Trial> = (0..100)
-                .map(|seed| replay.trial(aim, seed, 0.45).unwrap())
+        let replay = RecordedWorkload::from_matrix(&matrix, &runs, at).unwrap();
+        for aim in [TuneGoal::Rate, TuneGoal::Joule] {
+            let trials: Vec<SearchTrial> = (0..100)
+                .map(|seed| replay.run_trial(aim, seed, 0.45).unwrap())
                 .collect();
             let good = trials
                 .iter()

@@ -1,16 +1,16 @@
-//! What a flowop must have to mean anything.
+//! Checks that each flowop has what it needs.
 
-use super::{Op, Plan, Thread};
-use crate::wml::{Kind, Script, WmlError};
-use crate::workload::random::Number;
+use super::{PlannedFlowop, PlannedThread, WorkloadPlan};
+use crate::wml::{FlowopKind, WmlError, WorkloadScript};
+use crate::workload::random::FixedOrDrawn;
 
-/// The most threads of a run.
+/// Limits the threads of a run.
 pub(crate) const THREADS_MAX: u64 = 1 << 16;
-/// What direct transfers are multiples of.
+/// Bytes that direct transfers are multiples of.
 const SECTOR: u64 = 512;
 
-pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
-    let threads = plan.threads();
+pub(super) fn check_plan(script: &WorkloadScript, plan: &WorkloadPlan) -> Result<(), WmlError> {
+    let threads = plan.thread_count();
     if threads > THREADS_MAX {
         let message = format!("{threads} threads are more than {THREADS_MAX}; lower instances=");
         let kinds = plan.processes.iter().flat_map(|p| {
@@ -21,16 +21,18 @@ pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
         let most = kinds
             .max_by_key(|(count, _)| *count)
             .and_then(|(_, thread)| thread.ops.first());
-        return Err(script.error(most.map_or_else(Default::default, |op| op.place), message));
+        // The position is that of the most numerous kind of thread.
+        return Err(script.error_at(most.map_or_else(Default::default, |op| op.place), message));
     }
     for thread in plan.processes.iter().flat_map(|process| &process.threads) {
         for op in &thread.ops {
-            if let Some(message) = needs(op)
-                .or_else(|| sizes(op))
-                .or_else(|| memory(op, thread))
-                .or_else(|| fits(op, plan))
+            // The first fault of a flowop is told; later ones may follow from it.
+            if let Some(message) = missing_attribute(op)
+                .or_else(|| wrong_size(op))
+                .or_else(|| exceeds_memory(op, thread))
+                .or_else(|| unfit_fileset(op, plan))
             {
-                return Err(script.error(
+                return Err(script.error_at(
                     op.place,
                     format!("{} '{}' {message}", op.kind.name(), op.name),
                 ));
@@ -41,14 +43,15 @@ pub(super) fn check(script: &Script, plan: &Plan) -> Result<(), WmlError> {
                 "thread '{}': ioprio is 0 to 7, or 8 to leave it alone",
                 thread.name
             );
-            return Err(script.error(thread.ops[0].place, message));
+            return Err(script.error_at(thread.ops[0].place, message));
         }
     }
     Ok(())
 }
 
-fn needs(op: &Op) -> Option<String> {
-    use Kind::*;
+fn missing_attribute(op: &PlannedFlowop) -> Option<String> {
+    // Each kind of flowop needs its object: a set, a file, a target or a value.
+    use FlowopKind::*;
     let no_set = op.set.is_none();
     match op.kind {
         OpenFile | CreateFile | MakeDir | RemoveDir | ListDir | FsyncSet if no_set => {
@@ -69,8 +72,9 @@ fn needs(op: &Op) -> Option<String> {
     }
 }
 
-fn sizes(op: &Op) -> Option<String> {
-    use Kind::*;
+fn wrong_size(op: &PlannedFlowop) -> Option<String> {
+    // Only fixed sizes can be checked before the run.
+    use FlowopKind::*;
     let transfers = matches!(
         op.kind,
         Read | Write | AppendFile | AppendFileRand | AioWrite
@@ -79,22 +83,23 @@ fn sizes(op: &Op) -> Option<String> {
         return Some("has iosize 0 and would transfer nothing: say iosize=4k".into());
     }
     match op.iosize {
-        Number::Fixed(size) if size > i32::MAX as u64 => Some(format!(
+        FixedOrDrawn::Fixed(size) if size > i32::MAX as u64 => Some(format!(
             "has iosize {size}; a transfer is smaller than 2 GiB"
         )),
-        Number::Fixed(size) if op.directio && size % SECTOR != 0 => Some(format!(
+        FixedOrDrawn::Fixed(size) if op.directio && size % SECTOR != 0 => Some(format!(
             "has directio and iosize {size}, which is no multiple of {SECTOR}"
         )),
         _ => None,
     }
 }
 
-fn memory(op: &Op, thread: &Thread) -> Option<String> {
+fn exceeds_memory(op: &PlannedFlowop, thread: &PlannedThread) -> Option<String> {
     let spare = if op.directio { SECTOR } else { 0 };
     match (thread.memsize, op.iosize) {
-        (Number::Fixed(memory @ 1..), Number::Fixed(size)) if size + spare > memory => {
+        (FixedOrDrawn::Fixed(memory @ 1..), FixedOrDrawn::Fixed(size)) if size + spare > memory => {
             Some(format!(
-                "has iosize {size}, more than the memory of its thread: say memsize={} for thread '{}'",
+                "has iosize {size}, more than the memory of its thread: say memsize={} for thread \
+                 '{}'",
                 size + spare,
                 thread.name
             ))
@@ -104,56 +109,67 @@ fn memory(op: &Op, thread: &Thread) -> Option<String> {
 }
 
 /// Returns whether some flowop makes files of a set longer.
-fn is_written(set: usize, plan: &Plan) -> bool {
-    use Kind::*;
+fn is_written(set: usize, plan: &WorkloadPlan) -> bool {
+    use FlowopKind::*;
     let ops = plan
         .processes
         .iter()
         .flat_map(|process| &process.threads)
         .flat_map(|thread| &thread.ops);
-    let writes = |op: &&Op| {
+    let writes = |op: &&PlannedFlowop| {
         matches!(
             op.kind,
             Write | WriteWholeFile | AppendFile | AppendFileRand | AioWrite
         )
     };
-    // What is written by a descriptor may be any set's.
+    // A flowop that writes to a descriptor may write to any set.
     ops.filter(writes)
         .any(|op| op.set.is_none_or(|other| other == set))
 }
 
-fn fits(op: &Op, plan: &Plan) -> Option<String> {
+fn unfit_fileset(op: &PlannedFlowop, plan: &WorkloadPlan) -> Option<String> {
+    // Leaf directories and files are different pools of a set.
     let set = &plan.filesets[op.set?];
-    let dirs = matches!(op.kind, Kind::MakeDir | Kind::RemoveDir);
+    let dirs = matches!(op.kind, FlowopKind::MakeDir | FlowopKind::RemoveDir);
     if dirs && set.leafdirs == 0 {
         return Some(format!(
             "needs leaf directories: define fileset '{}' with leafdirs=…",
             set.name
         ));
     }
-    let files = !dirs && !matches!(op.kind, Kind::ListDir | Kind::FsyncSet);
+    let files = !dirs && !matches!(op.kind, FlowopKind::ListDir | FlowopKind::FsyncSet);
     if files && set.entries == 0 {
         return Some(format!(
             "needs files: define fileset '{}' with entries=…",
             set.name
         ));
     }
-    let reads = matches!(op.kind, Kind::Read | Kind::ReadWholeFile);
+    // Reading empty files would measure nothing.
+    let reads = matches!(op.kind, FlowopKind::Read | FlowopKind::ReadWholeFile);
     if reads && set.size.is_zero() && op.set.is_some_and(|set| !is_written(set, plan)) {
         return Some(format!(
             "reads nothing: the files of '{}' have size=0, and no flowop writes them",
             set.name
         ));
     }
-    let (Number::Fixed(size), Number::Fixed(transfer)) = (set.size, op.iosize) else {
+    // Drawn sizes are checked when they are drawn.
+    let (FixedOrDrawn::Fixed(size), FixedOrDrawn::Fixed(transfer)) = (set.size, op.iosize) else {
         return None;
     };
     let whole = match op.workingset {
-        Number::Fixed(0) => (size as f64 * set.size_scale) as u64,
-        Number::Fixed(set) => set,
-        Number::Drawn(_) => return None,
+        FixedOrDrawn::Fixed(0) => (size as f64 * set.size_scale) as u64,
+        FixedOrDrawn::Fixed(set) => set,
+        FixedOrDrawn::Drawn(_) => return None,
     };
-    let random = op.random && matches!(op.kind, Kind::Read | Kind::Write | Kind::AioWrite);
-    (random && whole < transfer)
-        .then(|| format!("has iosize {transfer}, more than the {whole} bytes it may work on: lower it, or scale less"))
+    let random = op.random
+        && matches!(
+            op.kind,
+            FlowopKind::Read | FlowopKind::Write | FlowopKind::AioWrite
+        );
+    (random && whole < transfer).then(|| {
+        format!(
+            "has iosize {transfer}, more than the {whole} bytes it may work on: \
+            lower it, or scale less"
+        )
+    })
 }

@@ -1,10 +1,12 @@
-//! `randvar` and `cvar`: from attributes to random variables.
+//! Turns `randvar` and `cvar` into random variables.
 
-use super::super::random::{Random, Spread};
-use super::values::{Resolved, Scope};
-use crate::wml::{Attributes, Place, Script, Value, WmlError, did_you_mean};
+use super::super::random::{Distribution, RandomVariable};
+use super::values::{ResolvedValue, Scope};
+use crate::wml::{
+    AttributeList, AttributeValue, SourcePosition, WmlError, WorkloadScript, did_you_mean,
+};
 
-/// The largest shape of an Erlang distribution.
+/// Limits the shape of an Erlang distribution.
 const ERLANG_MAX: f64 = 1e6;
 const TYPES: &[&str] = &[
     "cvar-uniform",
@@ -17,112 +19,117 @@ const TYPES: &[&str] = &[
     "cvar-triangular",
 ];
 
-struct Reader<'a> {
-    script: &'a Script,
+struct AttributeReader<'a> {
+    script: &'a WorkloadScript,
     scope: &'a Scope<'a>,
-    attributes: &'a Attributes,
+    attributes: &'a AttributeList,
 }
 
-impl Reader<'_> {
-    fn number(&self, name: &str) -> Result<Option<f64>, WmlError> {
+impl AttributeReader<'_> {
+    fn read_number(&self, name: &str) -> Result<Option<f64>, WmlError> {
         let found = self
             .attributes
             .get(name)
-            .map(|attribute| self.scope.fixed(self.script, attribute));
+            .map(|attribute| self.scope.resolve_fixed(self.script, attribute));
         Ok(found.transpose()?.map(|n| n as f64))
     }
 
-    fn word(&self, name: &str) -> Result<Option<(String, Place)>, WmlError> {
+    fn read_word(&self, name: &str) -> Result<Option<(String, SourcePosition)>, WmlError> {
         let Some(attribute) = self.attributes.get(name) else {
             return Ok(None);
         };
         Ok(Some((
-            self.scope.text(self.script, attribute)?,
+            self.scope.resolve_text(self.script, attribute)?,
             attribute.place,
         )))
     }
 }
 
-pub(super) fn randvar(
-    script: &Script,
+pub(super) fn resolve_randvar(
+    script: &WorkloadScript,
     scope: &Scope<'_>,
-    place: Place,
+    place: SourcePosition,
     name: &str,
-    attributes: &Attributes,
-    rows: &[[Value; 3]],
-) -> Result<Random, WmlError> {
-    let read = Reader {
+    attributes: &AttributeList,
+    rows: &[[AttributeValue; 3]],
+) -> Result<RandomVariable, WmlError> {
+    // Types are Filebench's; gamma is the default.
+    let read = AttributeReader {
         script,
         scope,
         attributes,
     };
-    let (kind, at) = read.word("type")?.unwrap_or(("gamma".into(), place));
-    let mean = read.number("mean")?;
+    let (kind, at) = read.read_word("type")?.unwrap_or(("gamma".into(), place));
+    let mean = read.read_number("mean")?;
     let spread = match kind.as_str() {
-        "uniform" => Spread::Uniform,
-        "gamma" => match read.number("gamma")?.unwrap_or(1500.0) {
-            gamma if gamma > 0.0 => Spread::Gamma(gamma / 1000.0),
+        "uniform" => Distribution::Uniform,
+        "gamma" => match read.read_number("gamma")?.unwrap_or(1500.0) {
+            gamma if gamma > 0.0 => Distribution::Gamma(gamma / 1000.0),
             _ => {
-                return Err(script.error(
+                return Err(script.error_at(
                     at,
                     "gamma=0 is no shape; 1500 is the default, and means 1.5",
                 ));
             }
         },
-        "tabular" => Spread::Tabular(table(script, scope, at, rows)?),
+        "tabular" => Distribution::Tabular(resolve_table(script, scope, at, rows)?),
         other => {
             let message =
                 format!("'{other}' is no type of randvar; there are uniform, gamma, tabular");
-            return Err(script.error(at, message));
+            return Err(script.error_at(at, message));
         }
     };
-    if spread == Spread::Uniform && mean.is_none() {
-        return Err(script.error(
+    // An even distribution without a mean has no bounds.
+    if spread == Distribution::Uniform && mean.is_none() {
+        return Err(script.error_at(
             place,
             format!("${name} is uniform and has no mean; say mean=…"),
         ));
     }
-    let min = read.number("min")?.unwrap_or(0.0);
+    // A mean below the least value cannot be reached by values above it.
+    let min = read.read_number("min")?.unwrap_or(0.0);
     if let Some(mean) = mean.filter(|mean| *mean < min) {
-        return Err(script.error(
+        return Err(script.error_at(
             place,
             format!("${name} has mean {mean} below its min {min}; it is never below that"),
         ));
     }
-    if let Some((source, at)) = read.word("randsrc")?
+    if let Some((source, at)) = read.read_word("randsrc")?
         && !["urandom", "rand48"].contains(&source.as_str())
     {
-        return Err(script.error(
+        return Err(script.error_at(
             at,
             format!("'{source}' is no source of random numbers; there are urandom and rand48"),
         ));
     }
-    Ok(Random {
+    // randvar has no largest value.
+    Ok(RandomVariable {
         name: name.to_owned(),
-        spread,
+        distribution: spread,
         min,
         max: f64::INFINITY,
         mean,
-        round: read.number("round")?.unwrap_or(0.0),
-        seed: read.number("seed")?.unwrap_or(0.0) as u64,
+        round: read.read_number("round")?.unwrap_or(0.0),
+        seed: read.read_number("seed")?.unwrap_or(0.0) as u64,
     })
 }
 
-/// A hundred slots in the order of the table.
-fn table(
-    script: &Script,
+/// Returns the hundred slots of a table, in its order.
+fn resolve_table(
+    script: &WorkloadScript,
     scope: &Scope<'_>,
-    place: Place,
-    rows: &[[Value; 3]],
+    place: SourcePosition,
+    rows: &[[AttributeValue; 3]],
 ) -> Result<Vec<(f64, f64)>, WmlError> {
     let mut slots = Vec::new();
+    // Each row is checked on its own, then their sum.
     for row in rows {
         let mut numbers = [0.0; 3];
         for (number, value) in numbers.iter_mut().zip(row) {
-            match scope.value(script, place, value)? {
-                Resolved::Int(n) => *number = n as f64,
+            match scope.resolve_value(script, place, value)? {
+                ResolvedValue::Int(n) => *number = n as f64,
                 _ => {
-                    return Err(script.error(
+                    return Err(script.error_at(
                         place,
                         "a randtable holds numbers: {{percent, low, high}, …}",
                     ));
@@ -133,8 +140,9 @@ fn table(
         if low > high || percent > 100.0 {
             let message =
                 format!("the row {{{percent}, {low}, {high}}} is not {{percent, low, high}}");
-            return Err(script.error(place, message));
+            return Err(script.error_at(place, message));
         }
+        // A row of n percent takes n slots.
         slots.extend(std::iter::repeat_n((low, high), percent as usize));
     }
     if slots.len() != 100 {
@@ -142,13 +150,13 @@ fn table(
             "the percentages of a randtable add up to 100, not to {}",
             slots.len()
         );
-        return Err(script.error(place, message));
+        return Err(script.error_at(place, message));
     }
     Ok(slots)
 }
 
-/// The parameters of a type, with what they are when nothing is said.
-fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
+/// Returns the parameters of a type, with their defaults.
+fn parameters_of(kind: &str) -> Option<&'static [ParameterDefault]> {
     Some(match kind {
         "cvar-uniform" => &[("lower", 0.0), ("upper", 1.0)],
         "cvar-normal" => &[("mean", 0.0), ("sigma", 1.0)],
@@ -161,8 +169,9 @@ fn parameters_of(kind: &str) -> Option<&'static [(&'static str, f64)]> {
     })
 }
 
-/// Returns what makes no sense about the parameters of a type.
-fn nonsense(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<String> {
+/// Returns the fault of the parameters of a type.
+fn parameter_error(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<String> {
+    // The order of the checks is that of their importance.
     match (value("lower"), value("upper"), value("mode")) {
         (Some(lower), Some(upper), _) if lower > upper => {
             Some(format!("lower {lower} is above upper {upper}"))
@@ -183,29 +192,86 @@ fn nonsense(kind: &str, value: impl Fn(&str) -> Option<f64>) -> Option<String> {
     }
 }
 
-pub(super) fn cvar(
-    script: &Script,
+/// Names a parameter, with its default.
+type ParameterDefault = (&'static str, f64);
+
+/// Returns the values of the parameters. Those that are not given keep their defaults.
+fn read_parameters(
+    kind: &str,
+    names: &[ParameterDefault],
+    given: &[&str],
+) -> Result<Vec<f64>, String> {
+    let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
+    for parameter in given {
+        // A pair without a number is no parameter.
+        let pair = parameter
+            .split_once(':')
+            .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
+        let found = pair.and_then(|(key, value)| {
+            Some((names.iter().position(|(name, _)| *name == key)?, value))
+        });
+        let Some((at, value)) = found.filter(|(_, value)| value.is_finite()) else {
+            let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            return Err(format!(
+                "'{parameter}' is no parameter of {kind}; write name:number with {}",
+                known.join(", ")
+            ));
+        };
+        values[at] = value;
+    }
+    Ok(values)
+}
+
+/// Checks the values of the parameters, each alone and all together.
+fn check_parameters(
+    kind: &str,
+    variable: &str,
+    names: &[ParameterDefault],
+    values: &[f64],
+) -> Result<(), String> {
+    debug_assert_eq!(names.len(), values.len(), "each parameter has a value");
+    // These parameters divide, or are exponents.
+    let positive = ["shape", "rate", "gamma", "scale"];
+    for ((name, _), value) in names.iter().zip(values) {
+        if positive.contains(name) && *value <= 0.0 {
+            return Err(format!("'{name}' of {kind} is {value}; it must be above 0"));
+        }
+    }
+    // The other checks read the parameters by name.
+    let named = |wanted: &str| {
+        let at = names.iter().position(|(name, _)| *name == wanted)?;
+        Some(values[at])
+    };
+    match parameter_error(kind, named) {
+        Some(nonsense) => Err(format!("${variable}, a {kind}: {nonsense}")),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn resolve_cvar(
+    script: &WorkloadScript,
     scope: &Scope<'_>,
-    place: Place,
+    place: SourcePosition,
     name: &str,
-    attributes: &Attributes,
-) -> Result<Random, WmlError> {
-    let read = Reader {
+    attributes: &AttributeList,
+) -> Result<RandomVariable, WmlError> {
+    let read = AttributeReader {
         script,
         scope,
         attributes,
     };
-    let Some((kind, at)) = read.word("type")? else {
-        return Err(script.error(place, format!("${name} needs a type: {}", TYPES.join(", "))));
+    let Some((kind, at)) = read.read_word("type")? else {
+        return Err(script.error_at(place, format!("${name} needs a type: {}", TYPES.join(", "))));
     };
-    let parameters = read.word("parameters")?;
+    // Parameters are one string: `name:number;name:number`.
+    let parameters = read.read_word("parameters")?;
     let given = parameters.as_ref().map_or(Vec::new(), |(text, _)| {
         text.split(';').filter(|p| !p.is_empty()).collect()
     });
     let at_parameters = parameters.as_ref().map_or(place, |(_, at)| *at);
     let Some(names) = parameters_of(&kind) else {
         let hint = did_you_mean(&kind, TYPES.iter().copied());
-        return Err(script.error(
+        return Err(script.error_at(
             at,
             format!(
                 "'{kind}' is no type of cvar{hint}; there are {}",
@@ -213,77 +279,35 @@ pub(super) fn cvar(
             ),
         ));
     };
-    let mut values: Vec<f64> = names.iter().map(|(_, default)| *default).collect();
-    for parameter in given {
-        let known = || {
-            names
-                .iter()
-                .map(|(name, _)| *name)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let pair = parameter
-            .split_once(':')
-            .and_then(|(key, value)| Some((key, value.parse::<f64>().ok()?)));
-        let found = pair.and_then(|(key, value)| {
-            Some((names.iter().position(|(name, _)| *name == key)?, value))
-        });
-        match found.filter(|(_, value)| value.is_finite()) {
-            Some((at, value)) => values[at] = value,
-            None => {
-                let message = format!(
-                    "'{parameter}' is no parameter of {kind}; write name:number with {}",
-                    known()
-                );
-                return Err(script.error(at_parameters, message));
-            }
-        }
-    }
-    let positive = ["shape", "rate", "gamma", "scale"];
-    let wrong = names
-        .iter()
-        .zip(&values)
-        .find(|((name, _), value)| positive.contains(name) && **value <= 0.0);
-    if let Some(((name, _), value)) = wrong {
-        return Err(script.error(
-            at_parameters,
-            format!("'{name}' of {kind} is {value}; it must be above 0"),
-        ));
-    }
-    let named = |wanted: &str| {
-        names
-            .iter()
-            .zip(&values)
-            .find(|((name, _), _)| *name == wanted)
-            .map(|(_, value)| *value)
-    };
-    if let Some(nonsense) = nonsense(&kind, named) {
-        return Err(script.error(at_parameters, format!("${name}, a {kind}: {nonsense}")));
-    }
+    let values = read_parameters(&kind, names, &given)
+        .and_then(|values| check_parameters(&kind, name, names, &values).map(|()| values))
+        .map_err(|message| script.error_at(at_parameters, message))?;
+    // The order of the values is that of `parameters_of`.
     let spread = match kind.as_str() {
-        "cvar-uniform" => Spread::Between(values[0], values[1]),
-        "cvar-normal" => Spread::Normal(values[0], values[1]),
-        "cvar-lognormal" => Spread::LogNormal(values[0], values[1]),
-        "cvar-weibull" => Spread::Weibull(values[0], values[1]),
-        "cvar-exponential" => Spread::Exponential(values[0]),
-        "cvar-gamma" => Spread::GammaOf(values[0], values[1]),
-        "cvar-erlang" => Spread::Erlang(values[0], values[1]),
-        _ => Spread::Triangular(values[0], values[1], values[2]),
+        "cvar-uniform" => Distribution::Between(values[0], values[1]),
+        "cvar-normal" => Distribution::Normal(values[0], values[1]),
+        "cvar-lognormal" => Distribution::LogNormal(values[0], values[1]),
+        "cvar-weibull" => Distribution::Weibull(values[0], values[1]),
+        "cvar-exponential" => Distribution::Exponential(values[0]),
+        "cvar-gamma" => Distribution::GammaOf(values[0], values[1]),
+        "cvar-erlang" => Distribution::Erlang(values[0], values[1]),
+        _ => Distribution::Triangular(values[0], values[1], values[2]),
     };
+    // cvar has both bounds, randvar only the lower one.
     let (min, max) = (
-        read.number("min")?.unwrap_or(0.0),
-        read.number("max")?.unwrap_or(f64::INFINITY),
+        read.read_number("min")?.unwrap_or(0.0),
+        read.read_number("max")?.unwrap_or(f64::INFINITY),
     );
     if min > max {
-        return Err(script.error(place, format!("${name} has min {min} above its max {max}")));
+        return Err(script.error_at(place, format!("${name} has min {min} above its max {max}")));
     }
-    Ok(Random {
+    Ok(RandomVariable {
         name: name.to_owned(),
-        spread,
+        distribution: spread,
         min,
         max,
         mean: None,
-        round: read.number("round")?.unwrap_or(0.0),
+        round: read.read_number("round")?.unwrap_or(0.0),
         seed: 0,
     })
 }

@@ -1,20 +1,23 @@
 //! What a script comes to before anything runs.
 
 use super::*;
-use crate::wml::parse;
-use crate::workload::random::{Draws, Spread};
+use crate::wml::parse_script;
+use crate::workload::random::{Distribution, ThreadDraws};
 use crate::workload::shipped::SHIPPED;
 
-fn options() -> Options {
-    Options::new("/lab")
+fn options() -> WorkloadOptions {
+    WorkloadOptions::new("/lab")
 }
 
-fn planned_with(text: &str, options: Options) -> Result<Plan, WmlError> {
-    plan(&parse("t.wml", text, &mut |_| Err("no".into()))?, options)
+fn planned_with(text: &str, options: WorkloadOptions) -> Result<WorkloadPlan, WmlError> {
+    plan_script(
+        &parse_script("t.wml", text, &mut |_| Err("no".into()))?,
+        options,
+    )
 }
 
 #[track_caller]
-fn planned(text: &str) -> Plan {
+fn planned(text: &str) -> WorkloadPlan {
     planned_with(text, options()).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -33,7 +36,7 @@ fn thread(body: &str) -> String {
     format!("{SET}define process name=pp {{ thread name=tt {{\n{body}\n}} }}\nrun 1")
 }
 
-fn ops(plan: &Plan) -> &[Op] {
+fn ops(plan: &WorkloadPlan) -> &[PlannedFlowop] {
     &plan.processes[0].threads[0].ops
 }
 
@@ -42,7 +45,7 @@ fn every_workload_that_comes_along_is_sound() {
     for shipped in SHIPPED {
         let plan = planned(shipped.text);
         assert!(
-            plan.threads() > 0 && !plan.filesets.is_empty(),
+            plan.thread_count() > 0 && !plan.filesets.is_empty(),
             "{}",
             shipped.name
         );
@@ -57,17 +60,21 @@ fn every_workload_that_comes_along_is_sound() {
 #[test]
 fn the_four_servers_have_the_parameters_of_the_study() {
     let facts = |name: &str| {
-        let plan = planned(crate::workload::shipped::Shipped::named(name).unwrap().text);
+        let plan = planned(
+            crate::workload::shipped::ShippedWorkload::by_name(name)
+                .unwrap()
+                .text,
+        );
         let set = &plan.filesets[0];
         let size = match set.size {
-            Number::Fixed(size) => size as f64,
-            Number::Drawn(at) => match plan.randoms[at].spread {
-                Spread::GammaOf(mean, _) => mean,
+            FixedOrDrawn::Fixed(size) => size as f64,
+            FixedOrDrawn::Drawn(at) => match plan.randoms[at].distribution {
+                Distribution::GammaOf(mean, _) => mean,
                 _ => panic!("sizes are gamma"),
             },
         };
-        let sizes = |is: fn(Kind) -> bool| {
-            let of = |op: &&Op| is(op.kind);
+        let sizes = |is: fn(FlowopKind) -> bool| {
+            let of = |op: &&PlannedFlowop| is(op.kind);
             let ops = plan
                 .processes
                 .iter()
@@ -75,22 +82,22 @@ fn the_four_servers_have_the_parameters_of_the_study() {
                 .flat_map(|t| &t.ops);
             ops.filter(of).map(|op| op.iosize).collect::<Vec<_>>()
         };
-        let same = |of: Vec<Number>| {
+        let same = |of: Vec<FixedOrDrawn>| {
             assert!(of.iter().all(|one| *one == of[0]));
             of[0]
         };
         (
             size,
             set.entries,
-            same(sizes(Kind::is_read)),
-            same(sizes(Kind::is_write)),
-            plan.threads(),
+            same(sizes(FlowopKind::is_read)),
+            same(sizes(FlowopKind::is_write)),
+            plan.thread_count(),
         )
     };
     let (k16, m1, k2) = (
-        Number::Fixed(16 << 10),
-        Number::Fixed(1 << 20),
-        Number::Fixed(2 << 10),
+        FixedOrDrawn::Fixed(16 << 10),
+        FixedOrDrawn::Fixed(1 << 20),
+        FixedOrDrawn::Fixed(2 << 10),
     );
     assert_eq!(facts("webserver"), (32_768.0, 20_000, m1, k16, 100));
     assert_eq!(facts("fileserver"), (262_144.0, 50_000, m1, k16, 100));
@@ -105,7 +112,7 @@ fn a_variable_is_read_when_it_is_used() {
         thread("flowop read name=rr,filename=ff,iosize=$size")
     )
     .replace("run 1", "set $size=8k\nrun 1");
-    assert_eq!(ops(&planned(&text))[0].iosize, Number::Fixed(8192));
+    assert_eq!(ops(&planned(&text))[0].iosize, FixedOrDrawn::Fixed(8192));
 }
 
 #[test]
@@ -125,12 +132,12 @@ fn a_script_without_run_is_refused() {
     refused(&format!("{SET}run 5"), 2, "no process");
     assert_eq!(
         planned("echo \"bye\"\nquit").steps,
-        [Step::Say("bye".into())],
+        [RunStep::Say("bye".into())],
         "unless it quits"
     );
     assert_eq!(
         planned(&(thread("flowop hog name=hh") + "\necho \"never\"")).steps,
-        [Step::Run],
+        [RunStep::Run],
         "nothing comes after run"
     );
 }
@@ -166,7 +173,8 @@ fn zero_sizes_are_refused() {
         "the files of 'ff' have size=0",
     );
     planned(&empty(
-        "flowop appendfile name=aa,filename=ff,iosize=4k\nflowop readwholefile name=rr,filename=ff,iosize=1m",
+        "flowop appendfile name=aa,filename=ff,iosize=4k\nflowop readwholefile \
+         name=rr,filename=ff,iosize=1m",
     ));
 }
 
@@ -297,7 +305,7 @@ fn targets_are_there_and_of_the_right_kind() {
         planned(&(two.to_owned() + &thread("flowop finishoncount name=ff,value=1,target=far")));
     assert_eq!(
         plan.processes[1].threads[0].ops[0].targets,
-        [OpId {
+        [FlowopId {
             process: 0,
             thread: 0,
             op: 0
@@ -326,23 +334,24 @@ fn memory_holds_a_transfer() {
 #[test]
 fn filesets_have_their_defaults() {
     let plan = planned(
-        "define fileset name=ff,path=$dir,entries=9,dirwidth=3\ndefine file name=gg,path=$dir\ncreate files\nquit",
+        "define fileset name=ff,path=$dir,entries=9,dirwidth=3\ndefine file \
+         name=gg,path=$dir\ncreate files\nquit",
     );
     let (set, file) = (&plan.filesets[0], &plan.filesets[1]);
     assert_eq!(
         (set.size, set.dirgamma, set.prealloc, set.leafdirs),
-        (Number::Fixed(1024), 1500, 0, 0)
+        (FixedOrDrawn::Fixed(1024), 1500, 0, 0)
     );
     assert_eq!(
         (set.reuse, set.trusttree, set.paralloc, set.access),
-        (false, false, false, Access::Both)
+        (false, false, false, OpenAccess::Both)
     );
     assert_eq!(
         (file.entries, file.dirwidth, file.dirgamma),
-        (1, Number::Fixed(10), 0)
+        (1, FixedOrDrawn::Fixed(10), 0)
     );
     assert_eq!(set.root, std::path::Path::new("/lab/ff"));
-    assert_eq!(plan.steps, [Step::Create]);
+    assert_eq!(plan.steps, [RunStep::Create]);
 }
 
 #[test]
@@ -367,7 +376,10 @@ fn prealloc_is_all_or_a_percentage() {
 #[test]
 fn files_are_created_once() {
     let plan = planned(&format!("{SET}create files\ncreate files\nquit"));
-    assert_eq!((plan.steps, plan.filesets.len()), (vec![Step::Create], 1));
+    assert_eq!(
+        (plan.steps, plan.filesets.len()),
+        (vec![RunStep::Create], 1)
+    );
     assert!(plan.remarks[0].contains("once"), "{:?}", plan.remarks);
 }
 
@@ -400,33 +412,38 @@ fn no_fileset_lies_outside_of_the_directory() {
 
 #[test]
 fn composite_flowops_are_written_out_with_their_locals_replaced() {
-    let composite = "define flowop name=inner,iters=3,$io=4k {\n flowop read name=rr,filename=ff,iosize=$io\n}\n\
-        define flowop name=outer,$size {\n flowop inner name=ii,$io=$size\n flowop hog name=hh\n}\n";
+    let composite = "define flowop name=inner,iters=3,$io=4k \
+        {\n flowop read name=rr,filename=ff,iosize=$io\n}\ndefine flowop name=outer,$size \
+        {\n flowop inner name=ii,$io=$size\n flowop hog name=hh\n}\n";
     let plan = planned(
         &(composite.to_owned()
             + &thread(
-                "flowop outer name=aa,$size=8k\nflowop outer name=bb,$size=16k,iters=5\nflowop inner name=cc",
+                "flowop outer name=aa,$size=8k\nflowop outer name=bb,$size=16k,iters=5\nflowop \
+                 inner name=cc",
             )),
     );
-    let names: Vec<(&str, Number)> = ops(&plan)
+    let names: Vec<(&str, FixedOrDrawn)> = ops(&plan)
         .iter()
         .map(|op| (op.name.as_str(), op.iosize))
         .collect();
-    let size = |k: u64| Number::Fixed(k << 10);
+    let size = |k: u64| FixedOrDrawn::Fixed(k << 10);
     assert_eq!(
         names,
         [
             ("aa.ii.rr", size(8)),
-            ("aa.hh", Number::Fixed(0)),
+            ("aa.hh", FixedOrDrawn::Fixed(0)),
             ("bb.ii.rr", size(16)),
-            ("bb.hh", Number::Fixed(0)),
+            ("bb.hh", FixedOrDrawn::Fixed(0)),
             ("cc.rr", size(4))
         ]
     );
-    let Node::Group(times, inside) = &plan.processes[0].threads[0].program[1] else {
+    let ProgramNode::Group(times, inside) = &plan.processes[0].threads[0].program[1] else {
         panic!("a group")
     };
-    assert!(*times == Number::Fixed(5) && matches!(inside[0], Node::Group(Number::Fixed(3), _)));
+    assert!(
+        *times == FixedOrDrawn::Fixed(5)
+            && matches!(inside[0], ProgramNode::Group(FixedOrDrawn::Fixed(3), _))
+    );
     refused(
         &(composite.to_owned() + &thread("flowop outer name=aa")),
         10,
@@ -441,7 +458,8 @@ fn composite_flowops_are_written_out_with_their_locals_replaced() {
 
 #[test]
 fn composite_flowops_do_not_go_in_circles() {
-    let circle = "define flowop name=aa {\n flowop bb name=xx\n}\ndefine flowop name=bb {\n flowop aa name=xx\n}\n";
+    let circle = "define flowop name=aa {\n flowop bb name=xx\n}\ndefine flowop name=bb \
+                  {\n flowop aa name=xx\n}\n";
     refused(
         &(circle.to_owned() + &thread("flowop aa name=yy")),
         5,
@@ -451,7 +469,8 @@ fn composite_flowops_do_not_go_in_circles() {
 
 #[test]
 fn inside_of_a_composite_flowop_targets_are_its_own_first() {
-    let text = "define flowop name=mine {\n flowop hog name=hh\n flowop finishoncount name=ff,value=1,target=hh\n}\n";
+    let text = "define flowop name=mine \
+                {\n flowop hog name=hh\n flowop finishoncount name=ff,value=1,target=hh\n}\n";
     let plan = planned(
         &(text.to_owned()
             + &thread("flowop mine name=aa\nflowop mine name=bb\nflowop hog name=hh")),
@@ -475,7 +494,7 @@ fn time_ends_a_run_unless_a_rule_does() {
     assert_eq!(seconds(&with("set mode quit alldone", "run 9")), Some(9));
     let plan = planned(&with("set $tt=3", "psrun -2 $tt"));
     assert_eq!((plan.seconds, plan.period), (Some(3), -2));
-    let options = Options {
+    let options = WorkloadOptions {
         seconds: Some(2),
         ..options()
     };
@@ -490,13 +509,13 @@ fn the_last_rate_counts_and_zero_is_none() {
     let rate = |text: &str| planned(&(text.to_owned() + &thread("flowop hog name=hh"))).rate;
     assert_eq!(
         rate("eventgen rate=5\neventgen rate=9\n"),
-        Some(Number::Fixed(9))
+        Some(FixedOrDrawn::Fixed(9))
     );
     assert_eq!(rate("eventgen rate=5\neventgen rate=0\n"), None);
     assert_eq!(rate(""), None);
     assert_eq!(
         rate("set $rr=3\neventgen rate=$rr\n"),
-        Some(Number::Fixed(3))
+        Some(FixedOrDrawn::Fixed(3))
     );
 }
 
@@ -509,7 +528,7 @@ fn settings_from_outside_hold() {
     let with = |name: &str, value: &str| {
         planned_with(
             &text,
-            Options {
+            WorkloadOptions {
                 set: vec![(name.into(), value.into())],
                 ..options()
             },
@@ -517,7 +536,7 @@ fn settings_from_outside_hold() {
     };
     assert_eq!(
         ops(&with("size", "2k").unwrap())[0].iosize,
-        Number::Fixed(2048)
+        FixedOrDrawn::Fixed(2048)
     );
     let error = with("sise", "2k").unwrap_err();
     assert!(error.message.contains("did you mean size?"), "{error}");
@@ -536,7 +555,7 @@ fn scaling_makes_fewer_files_and_what_counts_them_follows() {
         define process name=pp { thread name=tt { flowop hog name=hh,value=$files } }\nrun 1";
     let plan = planned_with(
         text,
-        Options {
+        WorkloadOptions {
             scale: 0.02,
             ..options()
         },
@@ -551,38 +570,39 @@ fn scaling_makes_fewer_files_and_what_counts_them_follows() {
         (few.entries, few.entries_asked, few.size_scale),
         (10, 10, 0.02)
     );
-    assert_eq!(ops(&plan)[0].value, Number::Fixed(40));
+    assert_eq!(ops(&plan)[0].value, FixedOrDrawn::Fixed(40));
 }
 
 #[test]
 fn random_variables_are_read_from_their_attributes() {
     let plan = planned(
-        "set $aa=randvar(type=uniform,mean=10,min=2)\nset $bb=randvar(mean=5,gamma=2000,seed=3,round=4)\n\
+        "set $aa=randvar(type=uniform,mean=10,min=2)\nset \
+         $bb=randvar(mean=5,gamma=2000,seed=3,round=4)\n\
         set $cc=cvar(type=cvar-triangular,parameters=lower:1;upper:9;mode:3,max=8)\n\
         set $dd=randvar(type=tabular,randtable={{60,1,2},{40,3,4}},randsrc=urandom)\nquit",
     );
     assert_eq!(
         (
-            &plan.randoms[0].spread,
+            &plan.randoms[0].distribution,
             plan.randoms[0].mean,
             plan.randoms[0].min
         ),
-        (&Spread::Uniform, Some(10.0), 2.0)
+        (&Distribution::Uniform, Some(10.0), 2.0)
     );
     assert_eq!(
         (
-            &plan.randoms[1].spread,
+            &plan.randoms[1].distribution,
             plan.randoms[1].seed,
             plan.randoms[1].round
         ),
-        (&Spread::Gamma(2.0), 3, 4.0)
+        (&Distribution::Gamma(2.0), 3, 4.0)
     );
     assert_eq!(
-        (&plan.randoms[2].spread, plan.randoms[2].max),
-        (&Spread::Triangular(1.0, 9.0, 3.0), 8.0)
+        (&plan.randoms[2].distribution, plan.randoms[2].max),
+        (&Distribution::Triangular(1.0, 9.0, 3.0), 8.0)
     );
     assert!(
-        matches!(&plan.randoms[3].spread, Spread::Tabular(slots) if slots.len() == 100 && slots[60] == (3.0, 4.0))
+        matches!(&plan.randoms[3].distribution, Distribution::Tabular(slots) if slots.len() == 100 && slots[60] == (3.0, 4.0))
     );
     refused("set $aa=randvar(type=uniform)", 1, "no mean");
     refused("set $aa=randvar(type=normal)", 1, "no type of randvar");
@@ -607,7 +627,8 @@ fn random_variables_are_read_from_their_attributes() {
         "above 0",
     );
     refused(
-        "set $aa=randvar(mean=5)\nset $bb=$aa\nsleep 1\ndefine fileset name=ff,path=$dir,entries=$bb,dirwidth=3\nrun",
+        "set $aa=randvar(mean=5)\nset $bb=$aa\nsleep 1\ndefine fileset \
+         name=ff,path=$dir,entries=$bb,dirwidth=3\nrun",
         4,
         "cannot be random",
     );
@@ -618,8 +639,10 @@ fn a_random_attribute_is_drawn_at_each_use() {
     let text = "set $io=randvar(type=uniform,mean=8k,min=1,seed=1)\n".to_owned()
         + &thread("flowop write name=ww,filename=ff,iosize=$io");
     let plan = planned(&text);
-    let mut draws = Draws::new(&plan.randoms, 1, 0);
-    let drawn: Vec<u64> = (0..4).map(|_| draws.whole(ops(&plan)[0].iosize)).collect();
+    let mut draws = ThreadDraws::new(&plan.randoms, 1, 0);
+    let drawn: Vec<u64> = (0..4)
+        .map(|_| draws.draw_whole(ops(&plan)[0].iosize))
+        .collect();
     assert!(drawn.windows(2).any(|pair| pair[0] != pair[1]), "{drawn:?}");
 }
 
@@ -632,9 +655,10 @@ fn threads_of_several_machines_are_refused() {
 #[test]
 fn texts_are_expanded_in_echo_and_system() {
     let plan = planned(
-        "set $some=5\nset $text=word\necho \"$some of ${text}s for $5\"\nsystem \"ls $text\"\nlist fileset\nversion\nquit",
+        "set $some=5\nset $text=word\necho \"$some of ${text}s for $5\"\nsystem \"ls \
+         $text\"\nlist fileset\nversion\nquit",
     );
-    assert_eq!(plan.steps[0], Step::Say("5 of words for $5".into()));
-    assert_eq!(plan.steps[1], Step::System("ls word".into()));
+    assert_eq!(plan.steps[0], RunStep::Say("5 of words for $5".into()));
+    assert_eq!(plan.steps[1], RunStep::System("ls word".into()));
     assert_eq!(plan.steps.len(), 4);
 }

@@ -1,32 +1,36 @@
-//! Variables, and what attributes come to.
+//! Resolves variables, and the values of attributes.
 
-use super::super::random::Number;
-use super::{Maker, Options};
-use crate::wml::{Assigned, Attribute, Command, Place, Script, Value, WmlError, did_you_mean};
+use super::super::random::FixedOrDrawn;
+use super::{PlanBuilder, WorkloadOptions};
+use crate::wml::{
+    AssignedValue, AttributeValue, NamedAttribute, ScriptCommand, SourcePosition, WmlError,
+    WorkloadScript, did_you_mean,
+};
 use std::collections::BTreeMap;
 
-/// What a value comes to.
+/// Holds the value that an attribute has in the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Resolved {
+pub(super) enum ResolvedValue {
     Int(u64),
     Text(String),
     Random(usize),
 }
 
-/// Global variables, as they are set at this point of the script.
+/// Holds global variables, as they are set at this point of the script.
 #[derive(Debug)]
-pub(super) struct Variables {
-    set: BTreeMap<String, Resolved>,
-    /// These do not change: somebody outside has set them.
-    held: Vec<String>,
-    /// These say how many files a set has: they are scaled, with whatever else they count.
+pub(super) struct ScriptVariables {
+    set: BTreeMap<String, ResolvedValue>,
+    /// Variables that the script cannot change, because the caller has set them.
+    fixed_names: Vec<String>,
+    /// Variables that say how many files a set has. They are scaled, with all else that they count.
     counts: Vec<String>,
-    /// What those were before.
+    /// Values of these variables before scaling.
     asked: BTreeMap<String, u64>,
     scale: f64,
 }
 
-fn of_text(text: &str) -> Resolved {
+fn parse_setting(text: &str) -> ResolvedValue {
+    // The suffixes are those of the language.
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'k')) => (&text[..at], 10),
         Some((at, 'm')) => (&text[..at], 20),
@@ -40,25 +44,30 @@ fn of_text(text: &str) -> Resolved {
             .and_then(|n| n.checked_mul(1 << shift)),
         text,
     ) {
-        (Some(n), _) => Resolved::Int(n),
-        (None, "true") => Resolved::Int(1),
-        (None, "false") => Resolved::Int(0),
-        (None, text) => Resolved::Text(text.to_owned()),
+        (Some(n), _) => ResolvedValue::Int(n),
+        (None, "true") => ResolvedValue::Int(1),
+        (None, "false") => ResolvedValue::Int(0),
+        (None, text) => ResolvedValue::Text(text.to_owned()),
     }
 }
 
-impl Variables {
-    pub(super) fn new(script: &Script, options: &Options) -> Result<Self, WmlError> {
+// `dir` is known before the script begins.
+impl ScriptVariables {
+    pub(super) fn new(
+        script: &WorkloadScript,
+        options: &WorkloadOptions,
+    ) -> Result<Self, WmlError> {
         let set = BTreeMap::from([(
             "dir".to_owned(),
-            Resolved::Text(options.dir.display().to_string()),
+            ResolvedValue::Text(options.dir.display().to_string()),
         )]);
+        // Only variables that are used as `entries` are scaled.
         let counts = script
             .commands
             .iter()
             .filter_map(|(_, command)| match command {
-                Command::Files(_, attributes) => match &attributes.get("entries")?.value {
-                    Value::Variable(name) => Some(name.clone()),
+                ScriptCommand::Files(_, attributes) => match &attributes.get("entries")?.value {
+                    AttributeValue::Variable(name) => Some(name.clone()),
                     _ => None,
                 },
                 _ => None,
@@ -66,19 +75,21 @@ impl Variables {
         let counts = counts.collect();
         let mut variables = Self {
             set,
-            held: vec!["dir".into()],
+            fixed_names: vec!["dir".into()],
             counts,
             asked: BTreeMap::new(),
             scale: options.scale,
         };
+        // Only variables that the script sets can be overridden.
         let known: Vec<&str> = script
             .commands
             .iter()
             .filter_map(|(_, command)| match command {
-                Command::Set(name, _) => Some(name.as_str()),
+                ScriptCommand::Set(name, _) => Some(name.as_str()),
                 _ => None,
             })
             .collect();
+        // A variable that the script never sets would have no effect.
         for (name, text) in &options.set {
             if !known.contains(&name.as_str()) {
                 let hint = did_you_mean(name, known.iter().copied());
@@ -93,42 +104,44 @@ impl Variables {
                     message,
                 });
             }
-            variables.put(name, of_text(text));
-            variables.held.push(name.clone());
+            variables.assign(name, parse_setting(text));
+            variables.fixed_names.push(name.clone());
         }
         Ok(variables)
     }
 
-    fn put(&mut self, name: &str, to: Resolved) {
-        if self.held.iter().any(|held| held == name) {
+    fn assign(&mut self, name: &str, to: ResolvedValue) {
+        if self.fixed_names.iter().any(|held| held == name) {
             return;
         }
+        // Scaling happens once, where the variable is set.
         let to = match to {
-            Resolved::Int(asked) if self.counts.iter().any(|count| count == name) => {
+            ResolvedValue::Int(asked) if self.counts.iter().any(|count| count == name) => {
                 self.asked.insert(name.to_owned(), asked);
-                Resolved::Int(super::files::scaled(asked, self.scale).0)
+                ResolvedValue::Int(super::files::scale_entries(asked, self.scale).0)
             }
             to => to,
         };
         self.set.insert(name.to_owned(), to);
     }
 
-    /// Returns what was asked for before scaling, if this is a variable that is scaled.
-    pub(super) fn asked(&self, value: &Value) -> Option<u64> {
+    /// Returns the value before scaling, if this is a variable that is scaled.
+    pub(super) fn asked_before_scaling(&self, value: &AttributeValue) -> Option<u64> {
         match value {
-            Value::Variable(name) => self.asked.get(name).copied(),
+            AttributeValue::Variable(name) => self.asked.get(name).copied(),
             _ => None,
         }
     }
 
     /// Replaces `$name`, `${name}`, `$(name)` in a text.
-    pub(super) fn expand(
+    pub(super) fn expand_text(
         &self,
-        script: &Script,
-        place: Place,
+        script: &WorkloadScript,
+        place: SourcePosition,
         text: &str,
     ) -> Result<String, WmlError> {
         let mut out = String::new();
+        // Text is copied up to the next dollar.
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('$') {
             out.push_str(before);
@@ -136,17 +149,20 @@ impl Variables {
             let end = inner
                 .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
                 .unwrap_or(inner.len());
+            // A dollar without a name is text.
             if !inner.starts_with(|c: char| c.is_ascii_alphabetic()) {
                 out.push('$');
                 rest = after;
                 continue;
             }
+            // A random variable has no value before the run.
             match self.get(script, place, &inner[..end])? {
-                Resolved::Int(n) => out.push_str(&n.to_string()),
-                Resolved::Text(text) => out.push_str(text),
-                Resolved::Random(_) => out.push_str("(random)"),
+                ResolvedValue::Int(n) => out.push_str(&n.to_string()),
+                ResolvedValue::Text(text) => out.push_str(text),
+                ResolvedValue::Random(_) => out.push_str("(random)"),
             }
             rest = &inner[end..];
+            // The bracket was skipped, so its end is skipped too.
             if inner.len() < after.len() {
                 rest = rest.strip_prefix(['}', ')']).unwrap_or(rest);
             }
@@ -154,10 +170,15 @@ impl Variables {
         Ok(out + rest)
     }
 
-    fn get(&self, script: &Script, place: Place, name: &str) -> Result<&Resolved, WmlError> {
+    fn get(
+        &self,
+        script: &WorkloadScript,
+        place: SourcePosition,
+        name: &str,
+    ) -> Result<&ResolvedValue, WmlError> {
         self.set.get(name).ok_or_else(|| {
             let hint = did_you_mean(name, self.set.keys().map(String::as_str));
-            script.error(
+            script.error_at(
                 place,
                 format!("undefined variable '${name}'{hint}; set it before: set ${name}=…"),
             )
@@ -165,82 +186,86 @@ impl Variables {
     }
 }
 
-/// Where names of variables are looked up: locals of a composite flowop first.
+/// Looks up names of variables: locals of a composite flowop first.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
-    variables: &'a Variables,
-    pub(super) locals: BTreeMap<String, Resolved>,
+    variables: &'a ScriptVariables,
+    pub(super) locals: BTreeMap<String, ResolvedValue>,
 }
 
 impl<'a> Scope<'a> {
-    pub(super) fn of(variables: &'a Variables) -> Self {
+    pub(super) fn global(variables: &'a ScriptVariables) -> Self {
         Self {
             variables,
             locals: BTreeMap::new(),
         }
     }
 
-    /// The same variables, with these locals and no others.
-    pub(super) fn with(&self, locals: BTreeMap<String, Resolved>) -> Self {
+    /// Returns a scope with these locals and no others, over the same variables.
+    pub(super) fn with_locals(&self, locals: BTreeMap<String, ResolvedValue>) -> Self {
         Self {
             variables: self.variables,
             locals,
         }
     }
 
-    pub(super) fn value(
+    pub(super) fn resolve_value(
         &self,
-        script: &Script,
-        place: Place,
-        value: &Value,
-    ) -> Result<Resolved, WmlError> {
+        script: &WorkloadScript,
+        place: SourcePosition,
+        value: &AttributeValue,
+    ) -> Result<ResolvedValue, WmlError> {
         Ok(match value {
-            Value::Int(n) => Resolved::Int(n.unsigned_abs()),
-            Value::Bool(truth) => Resolved::Int(u64::from(*truth)),
-            Value::Text(text) => Resolved::Text(text.clone()),
-            Value::Variable(name) => match self.locals.get(name) {
+            AttributeValue::Int(n) => ResolvedValue::Int(n.unsigned_abs()),
+            AttributeValue::Bool(truth) => ResolvedValue::Int(u64::from(*truth)),
+            AttributeValue::Text(text) => ResolvedValue::Text(text.clone()),
+            AttributeValue::Variable(name) => match self.locals.get(name) {
                 Some(local) => local.clone(),
                 None => self.variables.get(script, place, name)?.clone(),
             },
         })
     }
 
-    fn wrong<T>(
+    fn type_error<T>(
         &self,
-        script: &Script,
-        attribute: &Attribute,
+        script: &WorkloadScript,
+        attribute: &NamedAttribute,
         wanted: &str,
     ) -> Result<T, WmlError> {
         let shown = match &attribute.value {
-            Value::Variable(name) => format!("${name}"),
-            Value::Text(text) => format!("\"{text}\""),
-            Value::Int(n) => n.to_string(),
-            Value::Bool(truth) => truth.to_string(),
+            AttributeValue::Variable(name) => format!("${name}"),
+            AttributeValue::Text(text) => format!("\"{text}\""),
+            AttributeValue::Int(n) => n.to_string(),
+            AttributeValue::Bool(truth) => truth.to_string(),
         };
-        Err(script.error(
+        Err(script.error_at(
             attribute.place,
             format!("'{}' is {shown}, which is not {wanted}", attribute.name),
         ))
     }
 
-    /// A number, or a random one.
-    pub(super) fn number(
+    /// Resolves a number, or a random one.
+    pub(super) fn resolve_number(
         &self,
-        script: &Script,
-        attribute: &Attribute,
-    ) -> Result<Number, WmlError> {
-        match self.value(script, attribute.place, &attribute.value)? {
-            Resolved::Int(n) => Ok(Number::Fixed(n)),
-            Resolved::Random(which) => Ok(Number::Drawn(which)),
-            Resolved::Text(_) => self.wrong(script, attribute, "a number"),
+        script: &WorkloadScript,
+        attribute: &NamedAttribute,
+    ) -> Result<FixedOrDrawn, WmlError> {
+        match self.resolve_value(script, attribute.place, &attribute.value)? {
+            ResolvedValue::Int(n) => Ok(FixedOrDrawn::Fixed(n)),
+            ResolvedValue::Random(which) => Ok(FixedOrDrawn::Drawn(which)),
+            ResolvedValue::Text(_) => self.type_error(script, attribute, "a number"),
         }
     }
 
-    /// A number that is known now.
-    pub(super) fn fixed(&self, script: &Script, attribute: &Attribute) -> Result<u64, WmlError> {
-        match self.number(script, attribute)? {
-            Number::Fixed(n) => Ok(n),
-            Number::Drawn(_) => self.wrong(
+    /// Resolves a number that is known now.
+    pub(super) fn resolve_fixed(
+        &self,
+        script: &WorkloadScript,
+        attribute: &NamedAttribute,
+    ) -> Result<u64, WmlError> {
+        match self.resolve_number(script, attribute)? {
+            FixedOrDrawn::Fixed(n) => Ok(n),
+            FixedOrDrawn::Drawn(_) => self.type_error(
                 script,
                 attribute,
                 "a fixed number: this attribute cannot be random",
@@ -248,38 +273,50 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A string.
-    pub(super) fn text(&self, script: &Script, attribute: &Attribute) -> Result<String, WmlError> {
-        match self.value(script, attribute.place, &attribute.value)? {
-            Resolved::Text(text) => Ok(text),
-            _ => self.wrong(script, attribute, "a string"),
+    /// Resolves a string.
+    pub(super) fn resolve_text(
+        &self,
+        script: &WorkloadScript,
+        attribute: &NamedAttribute,
+    ) -> Result<String, WmlError> {
+        match self.resolve_value(script, attribute.place, &attribute.value)? {
+            ResolvedValue::Text(text) => Ok(text),
+            _ => self.type_error(script, attribute, "a string"),
         }
     }
 }
 
-impl Maker<'_> {
-    pub(super) fn set(
+impl PlanBuilder<'_> {
+    pub(super) fn assign_variable(
         &mut self,
-        place: Place,
+        place: SourcePosition,
         name: &str,
-        assigned: &Assigned,
+        assigned: &AssignedValue,
     ) -> Result<(), WmlError> {
-        let scope = Scope::of(&self.variables);
+        let scope = Scope::global(&self.variables);
+        // Random variables become entries of the plan, which attributes refer to by number.
         let resolved = match assigned {
-            Assigned::Value(value) => scope.value(self.script, place, value)?,
-            Assigned::Random(attributes, rows) => {
-                let random =
-                    super::randoms::randvar(self.script, &scope, place, name, attributes, rows)?;
+            AssignedValue::Value(value) => scope.resolve_value(self.script, place, value)?,
+            AssignedValue::Random(attributes, rows) => {
+                let random = super::randoms::resolve_randvar(
+                    self.script,
+                    &scope,
+                    place,
+                    name,
+                    attributes,
+                    rows,
+                )?;
                 self.plan.randoms.push(random);
-                Resolved::Random(self.plan.randoms.len() - 1)
+                ResolvedValue::Random(self.plan.randoms.len() - 1)
             }
-            Assigned::Custom(attributes) => {
-                let random = super::randoms::cvar(self.script, &scope, place, name, attributes)?;
+            AssignedValue::Custom(attributes) => {
+                let random =
+                    super::randoms::resolve_cvar(self.script, &scope, place, name, attributes)?;
                 self.plan.randoms.push(random);
-                Resolved::Random(self.plan.randoms.len() - 1)
+                ResolvedValue::Random(self.plan.randoms.len() - 1)
             }
         };
-        self.variables.put(name, resolved);
+        self.variables.assign(name, resolved);
         Ok(())
     }
 }

@@ -1,23 +1,24 @@
 //! Filesets on a real directory: made, kept, refused.
 
 use super::*;
-use crate::wml::parse;
-use crate::workload::plan::{Options, plan};
+use crate::wml::parse_script;
+use crate::workload::plan::{WorkloadOptions, plan_script};
 use std::path::PathBuf;
 
-fn planned(dir: &Path, attributes: &str) -> Plan {
+fn planned(dir: &Path, attributes: &str) -> WorkloadPlan {
     let text = format!(
-        "define fileset name=ff,path=$dir,entries=200,size=5000,dirwidth=20,{attributes}\ncreate files\nquit"
+        "define fileset name=ff,path=$dir,entries=200,size=5000,dirwidth=20,{attributes}\ncreate \
+         files\nquit"
     );
-    plan(
-        &parse("t.wml", &text, &mut |_| Err("no".into())).unwrap(),
-        Options::new(dir),
+    plan_script(
+        &parse_script("t.wml", &text, &mut |_| Err("no".into())).unwrap(),
+        WorkloadOptions::new(dir),
     )
     .unwrap()
 }
 
-fn made(dir: &Path, attributes: &str) -> Files {
-    populate(&planned(dir, attributes), &|_| ())
+fn made(dir: &Path, attributes: &str) -> FilesetState {
+    populate_filesets(&planned(dir, attributes), &|_| ())
         .unwrap_or_else(|error| panic!("{error}"))
         .remove(0)
 }
@@ -44,7 +45,10 @@ fn all_files_are_made_with_their_sizes_and_real_content() {
     for attributes in ["prealloc", "prealloc,paralloc"] {
         let files = made(dir.path(), attributes);
         let found = found(&dir.path().join("ff"));
-        assert_eq!((found.len(), files.existing(What::File)), (200, 200));
+        assert_eq!(
+            (found.len(), files.existing_count(EntryKind::File)),
+            (200, 200)
+        );
         let contents: Vec<Vec<u8>> = found
             .iter()
             .map(|path| std::fs::read(path).unwrap())
@@ -66,7 +70,7 @@ fn all_files_are_made_with_their_sizes_and_real_content() {
 #[test]
 fn a_part_of_the_files_is_made_and_the_same_part_each_time() {
     let dir = tempfile::tempdir().unwrap();
-    let there = made(dir.path(), "prealloc=80").existing(What::File);
+    let there = made(dir.path(), "prealloc=80").existing_count(EntryKind::File);
     let first = found(&dir.path().join("ff"));
     assert!(
         (140..180).contains(&there) && first.len() == there,
@@ -80,7 +84,10 @@ fn a_part_of_the_files_is_made_and_the_same_part_each_time() {
 fn without_prealloc_nothing_but_the_root_is_made() {
     let dir = tempfile::tempdir().unwrap();
     made(dir.path(), "prealloc");
-    assert_eq!(made(dir.path(), "leafdirs=3").existing(What::File), 0);
+    assert_eq!(
+        made(dir.path(), "leafdirs=3").existing_count(EntryKind::File),
+        0
+    );
     assert_eq!(
         std::fs::read_dir(dir.path().join("ff")).unwrap().count(),
         0,
@@ -120,7 +127,10 @@ fn trusttree_does_not_even_look() {
     let dir = tempfile::tempdir().unwrap();
     let files = made(dir.path(), "prealloc,trusttree");
     assert_eq!(
-        (files.existing(What::File), found(dir.path()).len()),
+        (
+            files.existing_count(EntryKind::File),
+            found(dir.path()).len()
+        ),
         (200, 0)
     );
 }
@@ -129,7 +139,7 @@ fn trusttree_does_not_even_look() {
 fn leaf_directories_are_made() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(
-        made(dir.path(), "prealloc,leafdirs=30").existing(What::Leaf),
+        made(dir.path(), "prealloc,leafdirs=30").existing_count(EntryKind::Leaf),
         30
     );
 }
@@ -139,7 +149,7 @@ fn what_no_fileset_made_is_not_removed() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("ff")).unwrap();
     std::fs::write(dir.path().join("ff/thesis.tex"), "years").unwrap();
-    let error = populate(&planned(dir.path(), "prealloc"), &|_| ()).unwrap_err();
+    let error = populate_filesets(&planned(dir.path(), "prealloc"), &|_| ()).unwrap_err();
     assert!(error.to_string().contains("thesis.tex"), "{error}");
     assert!(dir.path().join("ff/thesis.tex").exists());
 }
@@ -148,8 +158,8 @@ fn what_no_fileset_made_is_not_removed() {
 fn sets_that_do_not_fit_are_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut plan = planned(dir.path(), "prealloc");
-    plan.filesets[0].size = crate::workload::Number::Fixed(1 << 45);
-    let error = populate(&plan, &|_| ()).unwrap_err();
+    plan.filesets[0].size = crate::workload::FixedOrDrawn::Fixed(1 << 45);
+    let error = populate_filesets(&plan, &|_| ()).unwrap_err();
     assert!(
         matches!(error, RunError::Space { .. }) && error.to_string().contains("--scale 0.0"),
         "{error}"

@@ -1,125 +1,130 @@
-//! Flowops without a file: waiting for each other, limits, ends, time, noise.
+//! Runs flowops without a file: waiting for each other, limits, ends, time, load.
 
-use super::super::plan::Op;
-use super::super::shared::Meeting;
-use super::super::waiting::Waited;
-use super::{Leave, Went, Worker};
-use crate::wml::Kind;
+use super::super::plan::PlannedFlowop;
+use super::super::shared::MeetingPoint;
+use super::super::waiting::WaitOutcome;
+use super::{FlowopResult, FlowopRunner, LeaveReason};
+use crate::wml::FlowopKind;
 use std::time::Duration;
 use teal_env::Timer;
 
 /// Bytes that `bwlimit` takes for one event.
 const EVENT_BYTES: u64 = 1 << 20;
 
-impl<T: Timer> Worker<'_, T> {
-    fn waited(&self, op: &Op, waited: Waited) -> Went {
+impl<T: Timer> FlowopRunner<'_, T> {
+    fn check_wait(&self, op: &PlannedFlowop, waited: WaitOutcome) -> FlowopResult {
         match waited {
-            Waited::Got => Ok(()),
-            Waited::Stopped => Err(Leave::Stopped),
-            Waited::TimedOut => Err(self.refused(op, "nobody has posted in ten minutes")),
+            WaitOutcome::Got => Ok(()),
+            WaitOutcome::Stopped => Err(LeaveReason::Stopped),
+            WaitOutcome::TimedOut => {
+                Err(self.usage_failure(op, "nobody has posted in ten minutes"))
+            }
         }
     }
 
-    pub(super) fn block(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn block(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
-        if let Some(Meeting::Gate(gate)) = &self.me.meetings[at] {
-            self.waited(op, gate.pass(&self.shared.stop))?;
+        if let Some(MeetingPoint::Gate(gate)) = &self.state.meetings[at] {
+            self.check_wait(op, gate.wait_for_opening(&self.shared.stop))?;
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn wake_up(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn wake_up(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
-        for meeting in self.shared.meetings(&op.targets) {
-            if let Meeting::Gate(gate) = meeting {
+        for meeting in self.shared.meeting_points(&op.targets) {
+            if let MeetingPoint::Gate(gate) = meeting {
                 gate.open();
             }
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn sem_block(&mut self, at: usize, op: &Op) -> Went {
-        let value = self.draws.whole(op.value);
+    pub(super) fn sem_block(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let value = self.draws.draw_whole(op.value);
         let began = self.now();
-        if let Some(Meeting::Semaphore(semaphore)) = &self.me.meetings[at] {
-            self.waited(op, semaphore.block(value, &self.shared.stop))?;
+        if let Some(MeetingPoint::Semaphore(semaphore)) = &self.state.meetings[at] {
+            self.check_wait(op, semaphore.block(value, &self.shared.stop))?;
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn sem_post(&mut self, at: usize, op: &Op) -> Went {
-        let value = self.draws.whole(op.value);
+    pub(super) fn sem_post(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let value = self.draws.draw_whole(op.value);
         let began = self.now();
-        for meeting in self.shared.meetings(&op.targets) {
-            if let Meeting::Semaphore(semaphore) = meeting {
-                self.waited(op, semaphore.post(value, op.blocking, &self.shared.stop))?;
+        for meeting in self.shared.meeting_points(&op.targets) {
+            if let MeetingPoint::Semaphore(semaphore) = meeting {
+                self.check_wait(op, semaphore.post(value, op.blocking, &self.shared.stop))?;
             }
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    /// Waits until so many events have happened; without a source, not at all.
-    fn events(&mut self, count: u64) -> Went {
+    /// Waits until this number of events has happened; without a source, not at all.
+    fn wait_for_events(&mut self, count: u64) -> FlowopResult {
         let Some(rate) = self.shared.plan.rate else {
             return Ok(());
         };
-        let rate = self.draws.real(rate);
+        let rate = self.draws.draw_real(rate);
         if rate > 0.0 && count > 0 {
-            let wait = self.shared.events.take(count, rate, self.now());
-            self.sleep(wait)?;
+            // The lock of the source is not held while this thread sleeps.
+            let wait = self.shared.events.take_events(count, rate, self.now());
+            self.sleep_for(wait)?;
         }
         Ok(())
     }
 
-    fn sleep(&self, time: Duration) -> Went {
-        let until = self.shared.clock.monotonic() + time;
+    fn sleep_for(&self, time: Duration) -> FlowopResult {
+        let until = self.shared.clock.monotonic_time() + time;
+        // The end of the run wakes the sleeper, and so may a spurious wake-up.
         loop {
             if self.shared.stop.is_set() {
-                return Err(Leave::Stopped);
+                return Err(LeaveReason::Stopped);
             }
-            match until.checked_sub(self.shared.clock.monotonic()) {
-                Some(left) if !left.is_zero() => self.shared.stop.sleep(left),
+            match until.checked_sub(self.shared.clock.monotonic_time()) {
+                Some(left) if !left.is_zero() => self.shared.stop.sleep_for(left),
                 _ => return Ok(()),
             }
         }
     }
 
-    pub(super) fn event_limit(&mut self, at: usize) -> Went {
+    pub(super) fn event_limit(&mut self, at: usize) -> FlowopResult {
         let began = self.now();
-        self.events(1)?;
-        self.did(at, began, 0);
+        self.wait_for_events(1)?;
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    /// Returns what this thread (by its target, or by all it does) has done since this limit last
-    /// looked is waited for. Filebench lets a limit without a target charge what the whole process
-    /// has done to each of its threads.
-    pub(super) fn limit(&mut self, at: usize, op: &Op) -> Went {
+    /// Waits for as many events as this thread has done operations since this limit last looked:
+    /// those of its target, or all. Filebench lets a limit without a target charge the operations
+    /// of the whole process to each of its threads.
+    pub(super) fn apply_limit(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // With targets, the limit charges them; without, everything that the thread does.
         let began = self.now();
         let done = if op.targets.is_empty() {
             let strict = self.shared.plan.options.strict;
             let threads = if strict {
-                self.shared.process_of(self.me)
+                self.shared.process_of(self.state)
             } else {
-                std::slice::from_ref(self.me)
+                std::slice::from_ref(self.state)
             };
             threads
                 .iter()
                 .map(|thread| match op.kind {
-                    Kind::IopsLimit => thread.totals.transfers(),
-                    Kind::OpsLimit => thread.totals.operations(),
+                    FlowopKind::IopsLimit => thread.totals.transfers(),
+                    FlowopKind::OpsLimit => thread.totals.operations(),
                     _ => thread.totals.bytes(),
                 })
                 .sum()
         } else {
-            let tallies = op.targets.iter().map(|id| &self.me.tallies[id.op]);
+            let tallies = op.targets.iter().map(|id| &self.state.tallies[id.op]);
             tallies
                 .map(|tally| {
-                    if op.kind == Kind::BwLimit {
+                    if op.kind == FlowopKind::BwLimit {
                         tally.bytes()
                     } else {
                         tally.count()
@@ -127,25 +132,28 @@ impl<T: Timer> Worker<'_, T> {
                 })
                 .sum::<u64>()
         };
-        let unit = if op.kind == Kind::BwLimit {
+        // `bwlimit` counts megabytes, the others operations.
+        let unit = if op.kind == FlowopKind::BwLimit {
             EVENT_BYTES
         } else {
             1
         };
+        // The first look charges nothing: the limit begins here.
         let seen = self.seen[at].unwrap_or(done);
         let events = done.saturating_sub(seen) / unit;
-        // What is less than an event is charged the next time.
+        // The remainder below one event is charged the next time.
         self.seen[at] = Some(seen + events * unit);
-        self.events(events)?;
-        self.did(at, began, 0);
+        self.wait_for_events(events)?;
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn finish_on(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn finish_on(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
-        let count = op.kind == Kind::FinishOnCount;
+        let count = op.kind == FlowopKind::FinishOnCount;
+        // With targets, all their instances count; without, everything of the process.
         let done: u64 = if op.targets.is_empty() {
-            let threads = self.shared.process_of(self.me).iter();
+            let threads = self.shared.process_of(self.state).iter();
             threads
                 .map(|thread| {
                     if count {
@@ -158,17 +166,18 @@ impl<T: Timer> Worker<'_, T> {
         } else {
             let tallies = op.targets.iter().flat_map(|id| {
                 self.shared
-                    .instances(*id)
+                    .threads_running(*id)
                     .map(|thread| &thread.tallies[id.op])
             });
             tallies
                 .map(|tally| if count { tally.count() } else { tally.bytes() })
                 .sum()
         };
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
+        // Filebench ends at the count, but only beyond the bytes.
         let value = self.constants[at].1;
         if if count { done >= value } else { done > value } {
-            return Err(Leave::Done(format!(
+            return Err(LeaveReason::Done(format!(
                 "flowop '{}' has reached {value}",
                 op.name
             )));
@@ -176,43 +185,44 @@ impl<T: Timer> Worker<'_, T> {
         Ok(())
     }
 
-    pub(super) fn hog(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn hog(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let times = if self.memsize == 0 {
             0
         } else {
-            self.draws.whole(op.value)
+            self.draws.draw_whole(op.value)
         };
+        // Drawing the number is not part of the work.
         let began = self.now();
-        (0..times).for_each(|_| self.memory.touch(0));
-        self.did(at, began, 0);
+        (0..times).for_each(|_| self.memory.touch_byte(0));
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn delay(&mut self, at: usize, op: &Op) -> Went {
-        let seconds = self.draws.whole(op.value);
+    pub(super) fn delay(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let seconds = self.draws.draw_whole(op.value);
         let began = self.now();
-        self.sleep(Duration::from_secs(seconds))?;
-        self.did(at, began, 0);
+        self.sleep_for(Duration::from_secs(seconds))?;
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn print(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn print(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
         (self.shared.say)(op.message.as_deref().unwrap_or_default());
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn test_random(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn test_random(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
-        let drawn = self.draws.real(op.value);
+        let drawn = self.draws.draw_real(op.value);
         self.shared
             .tested
             .lock()
             .entry(op.name.clone())
             .or_default()
-            .add(drawn);
-        self.did(at, began, 0);
+            .add_draw(drawn);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 }

@@ -1,47 +1,48 @@
-//! Flowops on content: reads, writes, appends, syncs, writes that nobody waits for.
+//! Runs flowops on content: reads, writes, appends, syncs, background writes.
 
-use super::super::aio::Request;
-use super::super::plan::Op;
-use super::{Leave, Slot, Went, Worker};
-use crate::wml::Kind;
+use super::super::aio::WriteRequest;
+use super::super::plan::PlannedFlowop;
+use super::{FlowopResult, FlowopRunner, LeaveReason, OpenSlot};
+use crate::wml::FlowopKind;
 use rustix::fs::SeekFrom;
 use rustix::io::ReadWriteFlags;
 use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::Timer;
 
-/// Where in the thread's memory direct transfers begin.
+/// Multiple of the offsets in memory at which direct transfers begin.
 const SECTOR: usize = 512;
 
-impl<T: Timer> Worker<'_, T> {
-    /// The open file a flowop works on; opened now, if its slot is empty.
-    fn file(&mut self, at: usize, op: &Op) -> Went<Slot> {
+impl<T: Timer> FlowopRunner<'_, T> {
+    /// Returns the open file that a flowop works on; opens one now, if its slot is empty.
+    fn file_in_slot(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult<OpenSlot> {
         let slot = self.slot_of(op);
         if self.slots[slot].is_none() {
             let began = self.open_existing(op, slot)?;
-            // In Filebench's figures this is an operation of the flowop; in ours it stands beside
-            // them.
+            // Filebench counts this as an operation of the flowop; ours stands beside the figures.
             if self.shared.plan.options.strict {
-                self.did(at, began, 0);
+                self.record_operation(at, began, 0);
             } else {
-                self.me.tallies[at].opened();
+                self.state.tallies[at].note_opened();
             }
         }
-        // A reference to the slot would hold all of the thread; its count is not contended.
-        self.slots[slot].clone().ok_or(Leave::Stopped)
+        // A reference to the slot would borrow the whole thread. The count of the Arc is not
+        // contended.
+        self.slots[slot].clone().ok_or(LeaveReason::Stopped)
     }
 
-    /// How much is transferred now; `whole` if the attribute is 0.
-    fn transfer(&mut self, op: &Op, whole: u64) -> usize {
-        match self.draws.whole(op.iosize) {
+    /// Returns the length of this transfer; `whole` if the attribute is 0.
+    fn transfer_length(&mut self, op: &PlannedFlowop, whole: u64) -> usize {
+        match self.draws.draw_whole(op.iosize) {
             0 => whole as usize,
             size => size.min(i32::MAX as u64) as usize,
         }
     }
 
-    /// Returns where in memory a transfer of this length begins: anywhere in the thread's own, else
-    /// at the start of what there is.
-    fn place(&mut self, op: &Op, len: usize) -> Went<usize> {
+    /// Returns the offset in memory at which a transfer of this length begins: anywhere in the
+    /// thread's own memory, else at its start.
+    fn memory_offset(&mut self, op: &PlannedFlowop, len: usize) -> FlowopResult<usize> {
+        // Without memory of the thread, the flowop's buffer grows to the largest transfer.
         if self.memsize == 0 {
             self.memory.grow(len, self.seed);
             return Ok(0);
@@ -51,90 +52,118 @@ impl<T: Timer> Worker<'_, T> {
                 "transfers {len} bytes, and its thread has memsize={}",
                 self.memsize
             );
-            return Err(self.refused(op, &why));
+            return Err(self.usage_failure(op, &why));
         }
+        // Direct transfers need aligned memory.
         let step = if op.directio {
             len.next_multiple_of(SECTOR)
         } else {
             len
         }
         .max(1);
-        Ok(self.offsets.below(((self.memsize - len) / step + 1) as u64) as usize * step)
+        debug_assert!(
+            len <= self.memsize,
+            "a transfer fits into the memory of its thread"
+        );
+        Ok(self
+            .offsets
+            .next_below(((self.memsize - len) / step + 1) as u64) as usize
+            * step)
     }
 
-    /// A random place: a multiple of the length within the working set.
-    fn offset(&mut self, at: usize, op: &Op, slot: &Slot, len: usize) -> Went<u64> {
+    /// Returns a random offset: a multiple of the length within the working set.
+    fn random_offset(
+        &mut self,
+        at: usize,
+        op: &PlannedFlowop,
+        slot: &OpenSlot,
+        len: usize,
+    ) -> FlowopResult<u64> {
         let (whole, len) = match self.constants[at].0 {
             0 => (slot.size, len as u64),
             set => (set, len as u64),
         };
         if whole < len || len == 0 {
-            return Err(self.refused(
+            return Err(self.usage_failure(
                 op,
                 &format!(
                     "random transfers of {len} bytes do not fit the {whole} bytes they may be in"
                 ),
             ));
         }
+        debug_assert!(
+            len > 0 && whole >= len,
+            "the working set has room for a transfer"
+        );
         if self.shared.plan.options.strict {
-            // Filebench's: the last block never, and each process the same.
-            let unit = self.shared.offsets[self.me.instance].lock().unit();
+            // Filebench never takes the last block, and each of its processes draws the same
+            // offsets.
+            let unit = self.shared.offsets[self.state.instance].lock().next_unit();
             return Ok((unit * (whole - len) as f64 / len as f64) as u64 * len);
         }
-        Ok(self.offsets.below(whole / len) * len)
+        Ok(self.offsets.next_below(whole / len) * len)
     }
 
-    pub(super) fn read(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size);
-        let from = self.place(op, len)?;
+    pub(super) fn read(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size);
+        let from = self.memory_offset(op, len)?;
         let offset = if op.random {
-            Some(self.offset(at, op, &slot, len)?)
+            Some(self.random_offset(at, op, &slot, len)?)
         } else {
             None
         };
-        let target = self.memory.target(from, len);
-        let began = self.shared.now();
+        // Everything before this is preparation, and not part of the latency.
+        let target = self.memory.read_target(from, len);
+        let began = self.shared.now_nanos();
         let done = match offset {
             Some(offset) => rustix::io::pread(&*slot.file, target, offset),
             None => rustix::io::read(&*slot.file, target),
         };
-        let read = done.map_err(|e| self.failed(op, "reading", e))?;
+        let read = done.map_err(|e| self.io_failure(op, "reading", e))?;
+        // A sequential read begins anew at the end of the file.
+        debug_assert!(
+            read <= len,
+            "the kernel reads no more than it was asked for"
+        );
         if offset.is_none() && read < len {
             rustix::fs::seek(&*slot.file, SeekFrom::Start(0))
-                .map_err(|e| self.failed(op, "going back to the start", e))?;
+                .map_err(|e| self.io_failure(op, "going back to the start", e))?;
         }
-        self.did(at, began, read as u64);
+        self.record_operation(at, began, read as u64);
         Ok(())
     }
 
-    pub(super) fn write(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size);
-        let from = self.place(op, len)?;
+    pub(super) fn write(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // Sequential writes go on where the descriptor stands.
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size);
+        let from = self.memory_offset(op, len)?;
         let offset = if op.random {
-            Some(self.offset(at, op, &slot, len)?)
+            Some(self.random_offset(at, op, &slot, len)?)
         } else {
             None
         };
-        let content = self.memory.fresh(from, len);
-        let began = self.shared.now();
+        // Fresh content, so that nothing can be deduplicated.
+        let content = self.memory.fresh_content(from, len);
+        let began = self.shared.now_nanos();
         let done = match offset {
             Some(offset) => rustix::io::pwrite(&*slot.file, content, offset),
             None => rustix::io::write(&*slot.file, content),
         };
-        let written = done.map_err(|e| self.failed(op, "writing", e))?;
-        self.did(at, began, written as u64);
+        let written = done.map_err(|e| self.io_failure(op, "writing", e))?;
+        self.record_operation(at, began, written as u64);
         Ok(())
     }
 
-    pub(super) fn read_whole(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size.max(1));
-        let from = self.place(op, len)?;
-        let target = self.memory.target(from, len);
-        let began = self.shared.now();
+    pub(super) fn read_whole(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size.max(1));
+        let from = self.memory_offset(op, len)?;
+        let target = self.memory.read_target(from, len);
+        let began = self.shared.now_nanos();
         let mut bytes = 0;
+        // Reading a whole file begins at its start, wherever the descriptor stands.
         let mut done = rustix::fs::seek(&*slot.file, SeekFrom::Start(0)).map(|_| ());
         while done.is_ok() {
             match rustix::io::read(&*slot.file, &mut *target) {
@@ -143,56 +172,59 @@ impl<T: Timer> Worker<'_, T> {
                 Err(e) => done = Err(e),
             }
         }
-        done.map_err(|e| self.failed(op, "reading", e))?;
-        self.did(at, began, bytes);
+        done.map_err(|e| self.io_failure(op, "reading", e))?;
+        self.record_operation(at, began, bytes);
         Ok(())
     }
 
-    pub(super) fn write_whole(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
+    pub(super) fn write_whole(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        // The source gives the length, if one is named.
         let source = self.slots[op.srcfd].as_ref().filter(|_| op.srcfd > 0);
         let whole = source.map_or(slot.size, |source| source.size);
-        let len = self.transfer(op, whole);
-        let from = self.place(op, len)?;
+        let len = self.transfer_length(op, whole);
+        let from = self.memory_offset(op, len)?;
         let strict = self.shared.plan.options.strict && whole > len as u64;
-        let began = self.shared.now();
+        let began = self.shared.now_nanos();
         let mut bytes = 0;
         while bytes < whole && len > 0 {
-            // Filebench writes whole transfers, whatever is left.
+            // Filebench writes whole transfers, even where less is left.
             let part = if strict {
                 len
             } else {
                 (whole - bytes).min(len as u64) as usize
             };
-            let content = self.memory.fresh(from, part);
+            let content = self.memory.fresh_content(from, part);
             match rustix::io::write(&*slot.file, content) {
                 Ok(written) => bytes += written as u64,
-                Err(e) => return Err(self.failed(op, "writing", e)),
+                Err(e) => return Err(self.io_failure(op, "writing", e)),
             }
         }
-        self.did(at, began, bytes);
+        self.record_operation(at, began, bytes);
         Ok(())
     }
 
-    pub(super) fn append(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let most = self.transfer(op, 0);
+    pub(super) fn append(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // The length of a random append is drawn each time.
+        let slot = self.file_in_slot(at, op)?;
+        let most = self.transfer_length(op, 0);
         let len = match op.kind {
-            Kind::AppendFile => most,
+            FlowopKind::AppendFile => most,
             _ if self.shared.plan.options.strict => {
-                (self.offsets.unit() * most.saturating_sub(1) as f64) as usize
+                (self.offsets.next_unit() * most.saturating_sub(1) as f64) as usize
             }
-            _ => self.offsets.below(most as u64) as usize + 1,
+            _ => self.offsets.next_below(most as u64) as usize + 1,
         };
-        let from = self.place(op, most)?;
-        let content = self.memory.fresh(from, len);
-        let began = self.shared.now();
+        let from = self.memory_offset(op, most)?;
+        let content = self.memory.fresh_content(from, len);
+        let began = self.shared.now_nanos();
         let written = match len {
             0 => rustix::fs::seek(&*slot.file, SeekFrom::End(0)).map(|_| 0),
-            // Filebench's: what another thread appends in between is written over.
+            // In Filebench an append of another thread in between is overwritten.
             _ if self.shared.plan.options.strict => rustix::fs::seek(&*slot.file, SeekFrom::End(0))
                 .and_then(|_| rustix::io::write(&*slot.file, content)),
-            // At the end, whatever others do; the slot's place is behind it then.
+            // This appends at the end whatever other threads do. The file offset is behind the data
+            // then.
             _ => rustix::io::pwritev2(
                 &*slot.file,
                 &[IoSlice::new(content)],
@@ -200,20 +232,20 @@ impl<T: Timer> Worker<'_, T> {
                 ReadWriteFlags::APPEND,
             ),
         };
-        let written = written.map_err(|e| self.failed(op, "appending", e))?;
-        self.did(at, began, written as u64);
+        let written = written.map_err(|e| self.io_failure(op, "appending", e))?;
+        self.record_operation(at, began, written as u64);
         Ok(())
     }
 
-    pub(super) fn fsync(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
+    pub(super) fn fsync(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
         let began = self.now();
         let done = rustix::fs::fsync(&*slot.file);
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         self.unless_strict(op, "syncing", done)
     }
 
-    pub(super) fn fsync_set(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn fsync_set(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
         for slot in self
             .slots
@@ -223,40 +255,43 @@ impl<T: Timer> Worker<'_, T> {
         {
             self.unless_strict(op, "syncing", rustix::fs::fsync(&*slot.file))?;
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    pub(super) fn aio_write(&mut self, at: usize, op: &Op) -> Went {
-        let slot = self.file(at, op)?;
-        let len = self.transfer(op, slot.size);
-        let from = self.place(op, len)?;
-        let offset = self.offset(at, op, &slot, len)?;
+    pub(super) fn aio_write(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let slot = self.file_in_slot(at, op)?;
+        let len = self.transfer_length(op, slot.size);
+        let from = self.memory_offset(op, len)?;
+        let offset = self.random_offset(at, op, &slot, len)?;
+        // The content is copied, because this thread goes on to change its memory.
         let mut data = self.shared.queue.lend(len);
-        data.copy_from_slice(self.memory.fresh(from, len));
+        data.copy_from_slice(self.memory.fresh_content(from, len));
         let began = self.now();
-        self.shared.queue.push(Request {
+        self.shared.queue.push(WriteRequest {
             file: slot.file,
             offset,
             data,
-            of: Arc::clone(&self.aio),
+            outstanding: Arc::clone(&self.aio),
         });
+        // The write counts when it is queued; its errors come with aiowait.
         self.in_flight += 1;
-        self.did(at, began, len as u64);
+        self.record_operation(at, began, len as u64);
         Ok(())
     }
 
-    pub(super) fn aio_wait(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn aio_wait(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
         if self.in_flight > 0 {
+            // Filebench waits for half of the outstanding writes.
             let half = (self.in_flight / 2).max(1);
             let done = self
                 .aio
                 .reap(half, &self.shared.stop)
-                .map_err(|e| self.failed(op, "writing in the background", e))?;
+                .map_err(|e| self.io_failure(op, "writing in the background", e))?;
             self.in_flight = self.in_flight.saturating_sub(done);
         }
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 }

@@ -1,23 +1,23 @@
-//! Flowops on names: open, create, close, delete, stat, directories.
+//! Runs flowops on names: open, create, close, delete, stat, directories.
 
-use super::super::fileset::{Files, Turn, What};
-use super::super::plan::{Access, Op, SLOTS};
-use super::super::{c_path, random::Number};
-use super::{Leave, Slot, Went, Worker};
+use super::super::fileset::{EntryKind, FilesetState, PickTurn};
+use super::super::plan::{OpenAccess, PlannedFlowop, SLOTS};
+use super::super::{c_path, random::FixedOrDrawn};
+use super::{FlowopResult, FlowopRunner, LeaveReason, OpenSlot};
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::sync::Arc;
 use teal_env::Timer;
 
-/// How many files that are open elsewhere are passed over before a deletion is.
+/// Number of open files that a deletion passes over before it gives up.
 const TRIES: usize = 64;
-/// What an entry of a directory counts beside its name: Filebench's `sizeof dirent - 1`.
+/// Bytes that an entry of a directory counts beside its name: Filebench's `sizeof dirent - 1`.
 const DIRENT: u64 = 279;
 
-impl<'a, T: Timer> Worker<'a, T> {
-    pub(super) fn set(&self, op: &Op) -> Went<(usize, &'a Files)> {
+impl<'a, T: Timer> FlowopRunner<'a, T> {
+    pub(super) fn fileset_of(&self, op: &PlannedFlowop) -> FlowopResult<(usize, &'a FilesetState)> {
         let Some(set) = op.set else {
-            return Err(self.refused(
+            return Err(self.usage_failure(
                 op,
                 "its slot is empty and it names no fileset; say filesetname=…",
             ));
@@ -25,11 +25,12 @@ impl<'a, T: Timer> Worker<'a, T> {
         Ok((set, &self.shared.sets[set]))
     }
 
-    /// The slot the language's rule gives: the one that is named, the next of `opennext`, or 0.
-    pub(super) fn slot_of(&mut self, op: &Op) -> usize {
+    /// Returns the slot by the rule of the language: the named one, the next of `opennext`, or 0.
+    pub(super) fn slot_of(&mut self, op: &PlannedFlowop) -> usize {
         match op {
-            Op { fd: 1.., .. } => op.fd,
-            Op { opennext: true, .. } => {
+            PlannedFlowop { fd: 1.., .. } => op.fd,
+            PlannedFlowop { opennext: true, .. } => {
+                // Slots of `opennext` go down, and begin anew at the top.
                 self.next_slot = self.next_slot.checked_sub(1).unwrap_or(SLOTS - 1);
                 self.next_slot
             }
@@ -37,36 +38,45 @@ impl<'a, T: Timer> Worker<'a, T> {
         }
     }
 
-    /// An entry of a set, by index or by turn.
-    fn pick(&mut self, op: &Op, set: usize, what: What, existing: bool) -> Went<usize> {
+    /// Picks an entry of a set, by index or by turn.
+    fn pick_entry(
+        &mut self,
+        op: &PlannedFlowop,
+        set: usize,
+        what: EntryKind,
+        existing: bool,
+    ) -> FlowopResult<usize> {
+        // The index comes first, then the thread's own turn, then that of the set.
         let files = &self.shared.sets[set];
         let turn = match op.indexed {
-            Some(number) => Turn::Index(self.index(number, files, what)),
-            None if op.opennext => Turn::Own(&mut self.rotors[set]),
-            None => Turn::Next,
+            Some(number) => PickTurn::Index(self.draw_index(number, files, what)),
+            None if op.opennext => PickTurn::Own(&mut self.rotors[set]),
+            None => PickTurn::Next,
         };
-        let picked = files.pick(what, existing, turn, &self.shared.stop);
+        let picked = files.pick_entry(what, existing, turn, &self.shared.stop);
         picked.ok_or_else(|| {
+            // The end of the run makes a pick fail, too.
             if self.shared.stop.is_set() {
-                return Leave::Stopped;
+                return LeaveReason::Stopped;
             }
             let (what, state) = match (what, existing) {
-                (What::File, true) => ("file", "exists"),
-                (What::File, false) => ("file", "is missing"),
-                (What::Leaf, true) => ("leaf directory", "exists"),
-                (What::Leaf, false) => ("leaf directory", "is missing"),
+                (EntryKind::File, true) => ("file", "exists"),
+                (EntryKind::File, false) => ("file", "is missing"),
+                (EntryKind::Leaf, true) => ("leaf directory", "exists"),
+                (EntryKind::Leaf, false) => ("leaf directory", "is missing"),
             };
-            Leave::Done(format!(
+            LeaveReason::Done(format!(
                 "flowop '{}' found no {what} in '{}' that {state}",
                 op.name, files.name
             ))
         })
     }
 
-    fn index(&mut self, number: Number, files: &Files, what: What) -> usize {
-        let count = files.count(what).max(1);
-        let drawn = self.draws.real(number);
-        let index = if what == What::Leaf {
+    fn draw_index(&mut self, number: FixedOrDrawn, files: &FilesetState, what: EntryKind) -> usize {
+        let count = files.entry_count(what).max(1);
+        let drawn = self.draws.draw_real(number);
+        // Filebench takes the index of a leaf for half of the range.
+        let index = if what == EntryKind::Leaf {
             (drawn * count as f64 / 2.0) as u64
         } else {
             drawn as u64
@@ -74,66 +84,74 @@ impl<'a, T: Timer> Worker<'a, T> {
         (index % count as u64) as usize
     }
 
-    pub(super) fn open_file(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn open_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.slot_of(op);
         if self.slots[slot].is_some() {
-            return Err(self.refused(
+            return Err(self.usage_failure(
                 op,
                 &format!("slot fd={slot} is in use; close it before: flowop closefile"),
             ));
         }
         let began = self.open_existing(op, slot)?;
-        self.did(at, began, 0);
+        self.record_operation(at, began, 0);
         Ok(())
     }
 
-    /// Opens an existing file into a slot, and says when the call began.
-    pub(super) fn open_existing(&mut self, op: &Op, slot: usize) -> Went<u64> {
-        let (set, files) = self.set(op)?;
-        let index = self.pick(op, set, What::File, true)?;
-        let began = self.open_as(op, set, index, slot, OFlags::empty());
-        files.release(What::File, index, true);
+    /// Opens an existing file into a slot; returns the time at which the call began.
+    pub(super) fn open_existing(&mut self, op: &PlannedFlowop, slot: usize) -> FlowopResult<u64> {
+        let (set, files) = self.fileset_of(op)?;
+        let index = self.pick_entry(op, set, EntryKind::File, true)?;
+        let began = self.open_entry(op, set, index, slot, OFlags::empty());
+        // Released even if the open failed: the file is still there.
+        files.release_entry(EntryKind::File, index, true);
         began
     }
 
-    fn open_as(
+    fn open_entry(
         &mut self,
-        op: &Op,
+        op: &PlannedFlowop,
         set: usize,
         index: usize,
         slot: usize,
         more: OFlags,
-    ) -> Went<u64> {
+    ) -> FlowopResult<u64> {
         let files = &self.shared.sets[set];
-        files.path(What::File, index, &mut self.path);
+        files.write_path(EntryKind::File, index, &mut self.path);
         let mut flags = OFlags::CLOEXEC | more;
+        // The fileset says how its files are opened, the flowop how they are written.
         flags |= match files.access {
-            Access::Read => OFlags::RDONLY,
-            Access::Write => OFlags::WRONLY,
-            Access::Both => OFlags::RDWR,
+            OpenAccess::Read => OFlags::RDONLY,
+            OpenAccess::Write => OFlags::WRONLY,
+            OpenAccess::Both => OFlags::RDWR,
         };
         flags.set(OFlags::SYNC, op.dsync);
         flags.set(OFlags::DIRECT, op.directio);
         let (name, mode) = (c_path(&self.path), Mode::from_raw_mode(0o666));
         let mut began = self.now();
-        let mut opened = rustix::fs::openat(files.at(), name, flags, mode);
+        let mut opened = rustix::fs::openat(files.root_fd(), name, flags, mode);
+        // Files of a set that was not populated have no directories yet.
         if matches!(opened, Err(Errno::NOENT)) && more.contains(OFlags::CREATE) {
             self.make_parents(files, op)?;
             began = self.now();
-            opened = rustix::fs::openat(files.at(), c_path(&self.path), flags, mode);
+            opened = rustix::fs::openat(files.root_fd(), c_path(&self.path), flags, mode);
         }
         let file = match opened {
             Ok(file) => file,
             Err(e) => {
-                return Err(self.failed(op, &format!("opening {}", files.shown(&self.path)), e));
+                return Err(self.io_failure(
+                    op,
+                    &format!("opening {}", files.display_path(&self.path)),
+                    e,
+                ));
             }
         };
         if op.noreadahead {
-            // Advice: a file system that takes none is none the worse.
+            // The advice is best effort: a file system may ignore it.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
         }
-        files.opened(index);
-        self.slots[slot] = Some(Slot {
+        // Counted while the entry is busy, so that no deletion comes in between.
+        files.note_opened(index);
+        self.slots[slot] = Some(OpenSlot {
             file: Arc::new(file),
             set,
             index,
@@ -142,8 +160,8 @@ impl<'a, T: Timer> Worker<'a, T> {
         Ok(began)
     }
 
-    /// Directories above the path that was built last.
-    fn make_parents(&self, files: &Files, op: &Op) -> Went {
+    /// Makes the directories above the path that was built last.
+    fn make_parents(&self, files: &FilesetState, op: &PlannedFlowop) -> FlowopResult {
         for (slash, _) in self
             .path
             .iter()
@@ -152,141 +170,181 @@ impl<'a, T: Timer> Worker<'a, T> {
         {
             let mut above = self.path[..slash].to_vec();
             above.push(0);
-            match rustix::fs::mkdirat(files.at(), c_path(&above), Mode::from_raw_mode(0o755)) {
+            match rustix::fs::mkdirat(files.root_fd(), c_path(&above), Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(e) => {
-                    return Err(self.failed(op, &format!("making {}", files.shown(&above)), e));
+                    return Err(self.io_failure(
+                        op,
+                        &format!("making {}", files.display_path(&above)),
+                        e,
+                    ));
                 }
             }
         }
         Ok(())
     }
 
-    pub(super) fn create_file(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn create_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.slot_of(op);
         if self.slots[slot].is_some() {
-            return Err(self.refused(
+            return Err(self.usage_failure(
                 op,
                 &format!("slot fd={slot} is in use; close it before: flowop closefile"),
             ));
         }
-        let (set, files) = self.set(op)?;
-        let index = self.pick(op, set, What::File, false)?;
-        let began = self.open_as(op, set, index, slot, OFlags::CREATE);
-        files.release(What::File, index, began.is_ok());
-        self.did(at, began?, 0);
+        let (set, files) = self.fileset_of(op)?;
+        let index = self.pick_entry(op, set, EntryKind::File, false)?;
+        let began = self.open_entry(op, set, index, slot, OFlags::CREATE);
+        // The entry exists only if the call has succeeded.
+        files.release_entry(EntryKind::File, index, began.is_ok());
+        self.record_operation(at, began?, 0);
         Ok(())
     }
 
-    pub(super) fn close_file(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn close_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let Some(slot) = self.slots[op.fd].take() else {
-            return Err(self.refused(
+            return Err(self.usage_failure(
                 op,
                 &format!("slot fd={} is empty; open a file into it before", op.fd),
             ));
         };
         let began = self.now();
+        // The last reference to the descriptor closes it, unless a background write still holds
+        // one.
         drop(slot.file);
-        self.did(at, began, 0);
-        self.shared.sets[slot.set].closed(slot.index);
+        self.record_operation(at, began, 0);
+        self.shared.sets[slot.set].note_closed(slot.index);
         Ok(())
     }
 
-    pub(super) fn delete_file(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn delete_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let strict = self.shared.plan.options.strict;
+        // A named slot chooses its own file.
         if let Some(slot) = self.slots[op.fd].clone().filter(|_| op.fd > 0) {
             let files = &self.shared.sets[slot.set];
-            if !files.claim(slot.index, &self.shared.stop) {
+            if !files.claim_file(slot.index, &self.shared.stop) {
                 return Ok(());
             }
-            // This thread's own slot is one.
+            // The slot of this thread is one of the openings.
             let elsewhere = files.times_open(slot.index) > 1;
-            return self.unlink(at, op, files, slot.index, elsewhere);
+            return self.unlink_file(at, op, files, slot.index, elsewhere);
         }
-        let (set, files) = self.set(op)?;
+        let (set, files) = self.fileset_of(op)?;
         for tried in 1.. {
-            let index = self.pick(op, set, What::File, true)?;
+            let index = self.pick_entry(op, set, EntryKind::File, true)?;
             let open = files.times_open(index) > 0;
-            // Filebench gives up here and counts nothing; there may be one that nobody has open.
-            if open && !strict && op.indexed.is_none() && tried < TRIES.min(files.count(What::File))
+            // Filebench gives up here and counts nothing, but there may be a file that is not open.
+            if open
+                && !strict
+                && op.indexed.is_none()
+                && tried < TRIES.min(files.entry_count(EntryKind::File))
             {
-                files.release(What::File, index, true);
+                files.release_entry(EntryKind::File, index, true);
                 continue;
             }
-            return self.unlink(at, op, files, index, open);
+            return self.unlink_file(at, op, files, index, open);
         }
         Ok(())
     }
 
     /// Removes a file that is busy, unless it is open elsewhere.
-    fn unlink(&mut self, at: usize, op: &Op, files: &Files, index: usize, open: bool) -> Went {
+    fn unlink_file(
+        &mut self,
+        at: usize,
+        op: &PlannedFlowop,
+        files: &FilesetState,
+        index: usize,
+        open: bool,
+    ) -> FlowopResult {
         if open {
-            files.release(What::File, index, true);
-            self.me.tallies[at].skipped();
+            files.release_entry(EntryKind::File, index, true);
+            self.state.tallies[at].note_skipped();
             return Ok(());
         }
-        files.path(What::File, index, &mut self.path);
+        files.write_path(EntryKind::File, index, &mut self.path);
         let began = self.now();
-        let done = rustix::fs::unlinkat(files.at(), c_path(&self.path), AtFlags::empty());
-        self.did(at, began, 0);
-        files.release(What::File, index, false);
-        self.unless_strict(op, &format!("deleting {}", files.shown(&self.path)), done)
+        // An open file keeps its blocks, so its deletion would cost nothing.
+        let done = rustix::fs::unlinkat(files.root_fd(), c_path(&self.path), AtFlags::empty());
+        self.record_operation(at, began, 0);
+        files.release_entry(EntryKind::File, index, false);
+        self.unless_strict(
+            op,
+            &format!("deleting {}", files.display_path(&self.path)),
+            done,
+        )
     }
 
-    pub(super) fn stat_file(&mut self, at: usize, op: &Op) -> Went {
+    pub(super) fn stat_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // An open file is asked by its descriptor, any other by its path.
         if let Some(slot) = self.slots[op.fd].as_ref().filter(|_| op.fd > 0) {
             let began = self.now();
             let done = rustix::fs::fstat(&*slot.file);
-            self.did(at, began, 0);
+            self.record_operation(at, began, 0);
             return done
                 .map(drop)
-                .map_err(|e| self.failed(op, "asking for attributes", e));
+                .map_err(|e| self.io_failure(op, "asking for attributes", e));
         }
-        let (set, files) = self.set(op)?;
-        let index = self.pick(op, set, What::File, true)?;
-        files.path(What::File, index, &mut self.path);
+        let (set, files) = self.fileset_of(op)?;
+        let index = self.pick_entry(op, set, EntryKind::File, true)?;
+        files.write_path(EntryKind::File, index, &mut self.path);
         let began = self.now();
-        let done = rustix::fs::statat(files.at(), c_path(&self.path), AtFlags::empty());
-        self.did(at, began, 0);
-        files.release(What::File, index, true);
-        done.map(drop)
-            .map_err(|e| self.failed(op, &format!("looking at {}", files.shown(&self.path)), e))
+        let done = rustix::fs::statat(files.root_fd(), c_path(&self.path), AtFlags::empty());
+        self.record_operation(at, began, 0);
+        files.release_entry(EntryKind::File, index, true);
+        done.map(drop).map_err(|e| {
+            self.io_failure(
+                op,
+                &format!("looking at {}", files.display_path(&self.path)),
+                e,
+            )
+        })
     }
 
-    pub(super) fn make_dir(&mut self, at: usize, op: &Op) -> Went {
-        let (set, files) = self.set(op)?;
-        let index = self.pick(op, set, What::Leaf, false)?;
-        files.path(What::Leaf, index, &mut self.path);
+    pub(super) fn make_dir(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let (set, files) = self.fileset_of(op)?;
+        let index = self.pick_entry(op, set, EntryKind::Leaf, false)?;
+        files.write_path(EntryKind::Leaf, index, &mut self.path);
         let mode = Mode::from_raw_mode(0o755);
         let mut began = self.now();
-        let mut done = rustix::fs::mkdirat(files.at(), c_path(&self.path), mode);
+        let mut done = rustix::fs::mkdirat(files.root_fd(), c_path(&self.path), mode);
+        // A set that was not populated has no directories yet.
         if done == Err(Errno::NOENT) {
             self.make_parents(files, op)?;
             began = self.now();
-            done = rustix::fs::mkdirat(files.at(), c_path(&self.path), mode);
+            done = rustix::fs::mkdirat(files.root_fd(), c_path(&self.path), mode);
         }
-        self.did(at, began, 0);
-        files.release(What::Leaf, index, true);
-        self.unless_strict(op, &format!("making {}", files.shown(&self.path)), done)
+        self.record_operation(at, began, 0);
+        files.release_entry(EntryKind::Leaf, index, true);
+        self.unless_strict(
+            op,
+            &format!("making {}", files.display_path(&self.path)),
+            done,
+        )
     }
 
-    pub(super) fn remove_dir(&mut self, at: usize, op: &Op) -> Went {
-        let (set, files) = self.set(op)?;
-        let index = self.pick(op, set, What::Leaf, true)?;
-        files.path(What::Leaf, index, &mut self.path);
+    pub(super) fn remove_dir(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let (set, files) = self.fileset_of(op)?;
+        let index = self.pick_entry(op, set, EntryKind::Leaf, true)?;
+        files.write_path(EntryKind::Leaf, index, &mut self.path);
         let began = self.now();
-        let done = rustix::fs::unlinkat(files.at(), c_path(&self.path), AtFlags::REMOVEDIR);
-        self.did(at, began, 0);
-        files.release(What::Leaf, index, false);
-        self.unless_strict(op, &format!("removing {}", files.shown(&self.path)), done)
+        let done = rustix::fs::unlinkat(files.root_fd(), c_path(&self.path), AtFlags::REMOVEDIR);
+        self.record_operation(at, began, 0);
+        files.release_entry(EntryKind::Leaf, index, false);
+        self.unless_strict(
+            op,
+            &format!("removing {}", files.display_path(&self.path)),
+            done,
+        )
     }
 
-    pub(super) fn list_dir(&mut self, at: usize, op: &Op) -> Went {
-        let (_, files) = self.set(op)?;
-        files.dir_path(files.next_dir(), &mut self.path);
+    pub(super) fn list_dir(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        let (_, files) = self.fileset_of(op)?;
+        // Directories are listed in turn, busy or not.
+        files.write_dir_path(files.next_dir(), &mut self.path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let began = self.now();
-        let listed = rustix::fs::openat(files.at(), c_path(&self.path), flags, Mode::empty())
+        // Opening is part of listing.
+        let listed = rustix::fs::openat(files.root_fd(), c_path(&self.path), flags, Mode::empty())
             .and_then(|dir| {
                 let mut bytes = 0;
                 for entry in rustix::fs::Dir::new(dir)? {
@@ -294,9 +352,14 @@ impl<'a, T: Timer> Worker<'a, T> {
                 }
                 Ok(bytes)
             });
-        let bytes = listed
-            .map_err(|e| self.failed(op, &format!("listing {}", files.shown(&self.path)), e))?;
-        self.did(at, began, bytes);
+        let bytes = listed.map_err(|e| {
+            self.io_failure(
+                op,
+                &format!("listing {}", files.display_path(&self.path)),
+                e,
+            )
+        })?;
+        self.record_operation(at, began, bytes);
         Ok(())
     }
 }

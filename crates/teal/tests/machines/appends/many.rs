@@ -64,7 +64,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
         let mut piece = [0; 16 << 10];
         while let Ok(n @ 1..) = from.read(&mut piece) {
             if sender
-                .send((SystemClock.monotonic() + delay, piece[..n].to_vec()))
+                .send((SystemClock.monotonic_time() + delay, piece[..n].to_vec()))
                 .is_err()
             {
                 return;
@@ -73,7 +73,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     };
     let give = move || {
         for (due, piece) in receiver {
-            let _ = wait_until(delay, || SystemClock.monotonic() >= due);
+            let _ = wait_until(delay, || SystemClock.monotonic_time() >= due);
             if to.write_all(&piece).is_err() {
                 break;
             }
@@ -93,11 +93,11 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
 /// A program that holds a log, and syncs each line; the lines that were synced.
 fn keep_a_log(m: &Mounted, who: &str, time: Duration, seed: u64) -> Vec<String> {
     let clock = SystemClock;
-    let until = clock.monotonic() + time;
+    let until = clock.monotonic_time() + time;
     let mut log = held(&m.path("log"));
     let mut rng = Rng::new(seed);
     let mut lines = Vec::new();
-    while clock.monotonic() < until {
+    while clock.monotonic_time() < until {
         let line = format!(
             "{who} {} {}\n",
             lines.len(),
@@ -225,7 +225,7 @@ impl<'m> Program<'m> {
             0..5 => {
                 let at = rng.below(self.held.len() as u64) as usize;
                 let file = &mut self.held[at];
-                // Of those without O_APPEND it is the program that looks for the end.
+                // Without O_APPEND the program looks for the end itself.
                 file.seek(SeekFrom::End(0)).unwrap();
                 file.write_all(line.as_bytes()).unwrap();
                 file.sync_data().unwrap();

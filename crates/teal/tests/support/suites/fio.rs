@@ -1,10 +1,10 @@
 //! fio: blocks that carry their own checksum, written by several jobs at once, and verified.
 
-use super::super::{Mounted, Said, program, run};
+use super::super::{Mounted, ProgramOutput, find_program, run_program};
 use std::path::Path;
 use std::process::Command;
 
-/// What all runs share.
+/// The options that all runs share.
 const JOBS: &str = "
 [global]
 verify=crc32c
@@ -22,9 +22,9 @@ pub(crate) fn fio(
     dir: &Path,
     (jobs, size): (&str, &str),
     extra: &[&str],
-) -> Option<Said> {
-    if program("fio", &[]).is_none() {
-        teal_testkit::skip(test, "fio is not installed; `cargo xtask test` installs it");
+) -> Option<ProgramOutput> {
+    if find_program("fio", &[]).is_none() {
+        teal_testkit::skip_test(test, "fio is not installed; `cargo xtask test` installs it");
         return None;
     }
     let file = m.world().path("jobs.fio");
@@ -34,7 +34,9 @@ pub(crate) fn fio(
     )
     .unwrap();
     let mut command = Command::new("fio");
-    Some(run(m.world().furnish(&mut command).args(extra).arg(&file)))
+    Some(run_program(
+        m.world().furnish(&mut command).args(extra).arg(&file),
+    ))
 }
 
 /// Four jobs: blocks of mixed sizes.

@@ -1,6 +1,6 @@
 //! fsx: random operations on one file, mapped memory included, against what fsx remembers.
 
-use super::super::{Mounted, digest, run, tool};
+use super::super::{Mounted, digest, run_program, tool};
 use std::process::Command;
 
 // At least a byte: the suite asks for empty ranges otherwise, which are EINVAL everywhere. It has
@@ -45,7 +45,7 @@ pub(crate) fn fsx(
     whole_blocks: bool,
 ) -> Option<(u64, u128)> {
     let Some(fsx) = tool("fsx") else {
-        teal_testkit::skip(test, "fsx is not installed; `cargo xtask test` installs it");
+        teal_testkit::skip_test(test, "fsx is not installed; `cargo xtask test` installs it");
         return None;
     };
     let changes = if whole_blocks { &WHOLE_BLOCKS[..] } else { &[] };
@@ -59,12 +59,13 @@ pub(crate) fn fsx(
     command
         .args(["-q", "-N", &ops.to_string(), "-S", &seed.to_string(), "-f"])
         .arg(&config);
-    let said = run(m
-        .world()
-        .furnish(&mut command)
-        .arg("-P")
-        .arg(m.world().path(""))
-        .arg(&file));
+    let said = run_program(
+        m.world()
+            .furnish(&mut command)
+            .arg("-P")
+            .arg(m.world().path(""))
+            .arg(&file),
+    );
     assert_eq!(said.code, 0, "seed {seed}: {said}");
     let left = digest(&file);
     assert!(left.0 > 0, "seed {seed} left a file");

@@ -1,14 +1,14 @@
 //! A git repository, remounted and killed.
 
-use super::super::{Mounted, program, shell};
+use super::super::{Mounted, find_program, shell};
 use super::sources::sources;
 
 /// Makes one of about `bytes` of sources on a mount, and looks whether it is whole after a remount
 /// and after the daemon was killed; `false`, on record as skipped, where git is not installed.
 #[track_caller]
 pub(crate) fn git(test: &str, m: &mut Mounted, bytes: u64) -> bool {
-    if program("git", &[]).is_none() {
-        teal_testkit::skip(test, "git is not installed");
+    if find_program("git", &[]).is_none() {
+        teal_testkit::skip_test(test, "git is not installed");
         return false;
     }
     let tree = sources(m.world(), bytes);
@@ -18,7 +18,7 @@ pub(crate) fn git(test: &str, m: &mut Mounted, bytes: u64) -> bool {
             git() { command git -c user.name=T -c user.email=t@example.org -c core.fsync=all "$@"; }
             cd "$1"
         "#;
-        shell(m.world(), &format!("{head}{script}"), &[m.point(), &tree]).good()
+        shell(m.world(), &format!("{head}{script}"), &[m.point(), &tree]).expect_success()
     };
     git(
         m,

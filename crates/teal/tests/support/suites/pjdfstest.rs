@@ -51,14 +51,14 @@ enum Outcome {
 #[track_caller]
 pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
     let Some(suite) = tool("pjdfstest") else {
-        teal_testkit::skip(
+        teal_testkit::skip_test(
             test,
             "pjdfstest is not installed; `cargo xtask test` installs it",
         );
         return false;
     };
     let Some(private) = PrivateMounts::new(m.world()) else {
-        teal_testkit::skip(test, "mount namespaces cannot be made here");
+        teal_testkit::skip_test(test, "mount namespaces cannot be made here");
         return false;
     };
     if let Some(closed) = closed_to_others(m.point()) {
@@ -66,7 +66,7 @@ pub(crate) fn pjdfstest(test: &str, m: &Mounted) -> bool {
             "runs as other users, who cannot come through {}: set TMPDIR",
             closed.display()
         );
-        teal_testkit::skip(test, &why);
+        teal_testkit::skip_test(test, &why);
         return false;
     }
     let (config, second) = (m.world().path("pjdfstest.toml"), m.world().path("second"));

@@ -1,6 +1,6 @@
 //! PostgreSQL, killed together with the daemon under it.
 
-use super::super::{Mounted, PATIENCE, World, run, wait_until};
+use super::super::{Mounted, PATIENCE, World, run_program, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -48,7 +48,7 @@ impl<'w> Cluster<'w> {
             .unwrap();
         self.server = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         let is_up = wait_until(PATIENCE, || {
-            run(self.command("pg_isready").arg("-q")).code == 0
+            run_program(self.command("pg_isready").arg("-q")).code == 0
         });
         assert!(
             is_up,
@@ -58,10 +58,17 @@ impl<'w> Cluster<'w> {
     }
 
     fn query(&self, sql: &str) -> String {
-        run(self
-            .command("psql")
-            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql]))
-        .good()
+        run_program(self.command("psql").args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            sql,
+        ]))
+        .expect_success()
         .trim()
         .into()
     }
@@ -72,7 +79,8 @@ impl<'w> Cluster<'w> {
             return;
         };
         let parent = server.id().to_string();
-        let workers = run(Command::new("ps").args(["-o", "pid=", "--ppid", &parent])).stdout;
+        let workers =
+            run_program(Command::new("ps").args(["-o", "pid=", "--ppid", &parent])).stdout;
         server.kill().unwrap();
         server.wait().unwrap();
         for pid in workers.split_whitespace() {
@@ -134,11 +142,11 @@ fn postgres_programs() -> Option<PathBuf> {
 #[track_caller]
 pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
     if !super::super::is_user_able() {
-        teal_testkit::skip(test, "needs root and setpriv");
+        teal_testkit::skip_test(test, "needs root and setpriv");
         return false;
     }
     let Some(programs) = postgres_programs() else {
-        teal_testkit::skip(test, "PostgreSQL is not installed");
+        teal_testkit::skip_test(test, "PostgreSQL is not installed");
         return false;
     };
     // A world of its own for the sockets and the home: the mount is borrowed mutably while the
@@ -159,14 +167,16 @@ pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
         let _ = std::fs::create_dir(&dir);
         std::os::unix::fs::chown(&dir, Some(65534), Some(65534)).unwrap();
     }
-    run(cluster
-        .command("initdb")
-        .arg("-D")
-        .arg(&cluster.data)
-        .args(["-U", "test", "-A", "trust", "-k"]))
-    .good();
+    run_program(
+        cluster
+            .command("initdb")
+            .arg("-D")
+            .arg(&cluster.data)
+            .args(["-U", "test", "-A", "trust", "-k"]),
+    )
+    .expect_success();
     cluster.start();
-    run(cluster.command("pgbench").args(["-i", "-q", "-s", "2"])).good();
+    run_program(cluster.command("pgbench").args(["-i", "-q", "-s", "2"])).expect_success();
     for round in 1..=rounds {
         let logs = outer.path(format!("home/round{round}"));
         let mut bench = cluster.command("pgbench");
@@ -199,7 +209,7 @@ pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
                 .unwrap()
         };
         let is_enough = wait_until(PATIENCE, || history(&cluster) >= before + 400);
-        // What a query sees was committed, and what was committed was synced before.
+        // Rows that a query sees were committed, and were synced before that.
         let seen = history(&cluster);
         m.kill();
         cluster.kill();
@@ -234,7 +244,12 @@ pub(crate) fn postgresql(test: &str, m: &mut Mounted, rounds: u32) -> bool {
                 );
             }
         }
-        assert!(run(&mut cluster.command("pg_dump")).good().len() > 1 << 20);
+        assert!(
+            run_program(&mut cluster.command("pg_dump"))
+                .expect_success()
+                .len()
+                > 1 << 20
+        );
     }
     cluster.stop();
     m.remount();

@@ -1,6 +1,6 @@
 //! Real files to work with.
 
-use super::super::{World, run};
+use super::super::{World, run_program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,14 +31,14 @@ pub(crate) fn sources(world: &World, bytes: u64) -> PathBuf {
         if taken > bytes {
             break;
         }
-        let du = run(Command::new("du").arg("-sb").arg(&dir)).good();
+        let du = run_program(Command::new("du").arg("-sb").arg(&dir)).expect_success();
         taken += du
             .split_whitespace()
             .next()
             .unwrap()
             .parse::<u64>()
             .unwrap();
-        run(Command::new("cp").arg("-a").arg(&dir).arg(&tree)).good();
+        run_program(Command::new("cp").arg("-a").arg(&dir).arg(&tree)).expect_success();
     }
     tree
 }

@@ -1,21 +1,21 @@
-//! SQLite, whose daemon is killed while it works.
+//! SQLite, with a daemon that is killed while it works.
 //!
 //! # What counts as acknowledged
 //! A commit with a rollback journal ends with the removal of the journal, and with EXTRA also with
 //! a sync of the directory. If the daemon dies between the two, the kernel cannot open the
 //! directory any more: every change of its names makes the kernel forget its attributes, and the
-//! check of permissions in `open` asks for them with a GETATTR, which nobody answers (`ENOTCONN`,
+//! check of permissions in `open` asks for them with a GETATTR that gets no answer (`ENOTCONN`,
 //! `ECONNABORTED`). SQLite takes a directory that cannot be opened for one that needs no sync and
 //! reports success. It says so in its log, which it writes before the commit returns: from that
-//! line on nothing counts as acknowledged. A sync that fails after an `open` that did not, SQLite
-//! reports.
+//! line on nothing counts as acknowledged. SQLite reports a sync that fails after an `open` that
+//! did not.
 
-use super::super::{Mounted, PATIENCE, program, run, wait_until};
+use super::super::{Mounted, PATIENCE, find_program, run_program, wait_until};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-/// What SQLite logs of a directory that it cannot open and does not sync therefore.
+/// The line in SQLite's log for a directory that it cannot open and therefore does not sync.
 const NOT_SYNCED: &str = "openDirectory(";
 
 /// A client that says after each transaction which one it was; killed with its daemon when enough
@@ -52,16 +52,17 @@ fn acknowledged(mut child: Child, enough: u64, kill: impl FnOnce()) -> u64 {
     receiver.try_iter().last().unwrap_or(last)
 }
 
-/// A database in `journal` mode on a mount whose daemon is killed `rounds` times keeps every
-/// acknowledged commit; `false`, on record as skipped, where SQLite is not installed.
+/// Checks that a database in `journal` mode on a mount with a daemon that is killed `rounds` times
+/// keeps every acknowledged commit. Returns `false`, on record as skipped, where SQLite is not
+/// installed.
 #[track_caller]
 pub(crate) fn sqlite(test: &str, m: &mut Mounted, journal: &str, rounds: u32) -> bool {
-    if program("sqlite3", &[]).is_none() {
-        teal_testkit::skip(test, "sqlite3 is not installed");
+    if find_program("sqlite3", &[]).is_none() {
+        teal_testkit::skip_test(test, "sqlite3 is not installed");
         return false;
     }
     let db = m.path("data.db");
-    let query = |sql: &str| run(Command::new("sqlite3").arg(&db).arg(sql)).good();
+    let query = |sql: &str| run_program(Command::new("sqlite3").arg(&db).arg(sql)).expect_success();
     query(&format!(
         "PRAGMA journal_mode={journal}; CREATE TABLE t(n INTEGER PRIMARY KEY, x BLOB);"
     ));

@@ -1,0 +1,354 @@
+//! Finding names and making new ones: lookup, mknod, mkdir, symlink, tmpfile, link.
+//!
+//! Every [`Attr`] returned here counts as one reference that the caller
+//! [releases](FileSystem::release).
+//!
+//! # Guarantees
+//! 1. A new object's mode, access control lists and name are in one batch. Where the directory has
+//!    a default list, it rules and the umask does not; symbolic links inherit nothing.
+
+use crate::acl::{self, Acl};
+use crate::attributes::acl_of;
+use crate::{Caller, FileSystem};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError};
+use teal_types::limits::{LINKS_MAX, TARGET_MAX};
+use teal_types::{Attr, FileType, ObjectNo};
+use teal_volume::FsError;
+use teal_volume::{ObjectChange, touch_directory, touch_object};
+
+/// Set-group-id, inherited from directories.
+const S_ISGID: u16 = 0o2000;
+/// Of the upper bits, a new directory takes only the sticky one.
+const DIR_BITS: u16 = 0o1777;
+
+impl FileSystem {
+    /// The object under a name; `.` (of anything) and `..` too.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::NotDir`], [`FsError::NameTooLong`], [`FsError::Stale`].
+    pub fn lookup(&self, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
+        let find = || match name {
+            // Of files, too: so the kernel finds again what it has forgotten and a handle (NFS)
+            // leads to.
+            b"." => Ok(parent),
+            b".." if !self.store().attr(parent)?.kind.is_dir() => Err(FsError::NotDir),
+            b".." => Ok(self.store().parent(parent)?),
+            _ => self.find_entry(parent, name),
+        };
+        self.volume.name_damage(parent, || {
+            loop {
+                let found = find()?;
+                // Counted first, looked at then: from here on it is not given back.
+                self.volume.references().hold(found, 1);
+                match self.store().attr(found) {
+                    Ok(attr) => return Ok(attr),
+                    Err(e) => {
+                        self.volume.references().release(found, 1);
+                        // Removed between the two looks; a name that still leads there is damage.
+                        if !matches!(e, StoreError::NotFound(_)) || find()? == found {
+                            return Err(e.into());
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    /// The object an entry leads to.
+    pub(crate) fn find_entry(&self, parent: ObjectNo, name: &[u8]) -> Result<ObjectNo, FsError> {
+        let name = self.name_in(parent, name)?;
+        Ok(self
+            .store()
+            .lookup(parent, &name)?
+            .ok_or(FsError::NotFound)?
+            .0)
+    }
+
+    /// Makes a file, pipe, socket or device. `mode` holds the type, `rdev` is in the kernel's
+    /// `new_encode_dev` form.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::Invalid`] for other types, [`FsError::NotFound`] in a removed directory, and as
+    /// [`lookup`](Self::lookup).
+    pub fn mknod(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Attr, FsError> {
+        let kind = FileType::from_code((mode >> 12) as u8 & 0xf).ok_or(FsError::Invalid)?;
+        let rdev = match kind {
+            FileType::Char | FileType::Block => rdev,
+            FileType::File | FileType::Fifo | FileType::Socket => 0,
+            FileType::Dir | FileType::Symlink => return Err(FsError::Invalid),
+        };
+        let perm = (mode & 0o7777) as u16;
+        self.make_object(
+            caller,
+            parent,
+            name,
+            &CreationRequest {
+                kind,
+                perm,
+                rdev,
+                target: b"",
+            },
+        )
+    }
+
+    /// Makes a file, or finds the one that is there unless `exclusive`.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod).
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        perm: u16,
+        exclusive: bool,
+    ) -> Result<Attr, FsError> {
+        let new = CreationRequest {
+            kind: FileType::File,
+            perm,
+            rdev: 0,
+            target: b"",
+        };
+        loop {
+            match self.make_object(caller, parent, name, &new) {
+                Err(FsError::Exists) if !exclusive => match self.lookup(parent, name) {
+                    Err(FsError::NotFound) => {}
+                    found => return found,
+                },
+                made => return made,
+            }
+        }
+    }
+
+    /// Makes a directory. Of the upper mode bits only the sticky one counts.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod).
+    pub fn mkdir(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        perm: u16,
+    ) -> Result<Attr, FsError> {
+        let new = CreationRequest {
+            kind: FileType::Dir,
+            perm: perm & DIR_BITS,
+            rdev: 0,
+            target: b"",
+        };
+        self.make_object(caller, parent, name, &new)
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] for an empty target, [`FsError::NameTooLong`] for one beyond [`TARGET_MAX`], and as
+    /// [`mknod`](Self::mknod).
+    pub fn symlink(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Attr, FsError> {
+        match target.len() {
+            0 => Err(FsError::NotFound),
+            len if len > TARGET_MAX => Err(FsError::NameTooLong),
+            _ => self.make_object(
+                caller,
+                parent,
+                name,
+                &CreationRequest {
+                    kind: FileType::Symlink,
+                    perm: 0o777,
+                    rdev: 0,
+                    target,
+                },
+            ),
+        }
+    }
+
+    fn make_object(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        new: &CreationRequest<'_>,
+    ) -> Result<Attr, FsError> {
+        self.volume.name_damage(parent, || {
+            let name = self.name_in(parent, name)?;
+            // A name that is taken is no reason to ask for space.
+            if self.store().lookup(parent, &name)?.is_some() {
+                return Err(FsError::Exists);
+            }
+            let _names = self.volume.share_namespace();
+            let op = self.begin_operation(self.cost_of_new(parent)?)?;
+            let mut locked = op.lock(&[parent])?;
+            if locked.entry(parent, &name)?.is_some() {
+                return Err(FsError::Exists);
+            }
+            let no = self.make_in(&mut locked, caller, parent, new)?;
+            if let Err(e) = locked.insert_entry(parent, &name, no) {
+                self.changes.give_back(&mut locked, no)?;
+                return Err(e.into());
+            }
+            let now = locked.attr(no).btime;
+            touch_directory(&mut locked, parent, now);
+            self.volume.references().hold(no, 1);
+            Ok(locked.attr(no))
+        })
+    }
+
+    fn make_in(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        caller: &Caller,
+        parent: ObjectNo,
+        new: &CreationRequest<'_>,
+    ) -> Result<ObjectNo, FsError> {
+        let dir = locked.attr(parent);
+        if !locked.is_linked(parent) {
+            return Err(FsError::NotFound);
+        }
+        let rule = match new.kind {
+            FileType::Symlink => None,
+            _ => acl_of(locked, parent, acl::DEFAULT)?,
+        };
+        let access = rule
+            .as_ref()
+            .map(|rule| rule.inherited_by(new.perm & 0o777));
+        let perm = match &access {
+            Some(access) => new.perm & !0o777 | access.permission_bits(),
+            None if new.kind == FileType::Symlink => new.perm,
+            None => new.perm & !caller.umask,
+        };
+        let inherited = dir.perm & S_ISGID;
+        let gid = if inherited == 0 { caller.gid } else { dir.gid };
+        let perm = if new.kind.is_dir() {
+            perm | inherited
+        } else {
+            perm
+        };
+        let now = self.volume.now();
+        let new_object = NewObject {
+            kind: new.kind,
+            perm,
+            uid: caller.uid,
+            gid,
+            rdev: new.rdev,
+            now,
+        };
+        let no = self.changes.create(locked, new_object)?;
+        if new.kind == FileType::Symlink {
+            locked.set_target(no, new.target);
+        }
+        let access = access.filter(|access| !access.is_mode());
+        let rule = rule.filter(|_| new.kind.is_dir());
+        for (name, list) in [(acl::ACCESS, access), (acl::DEFAULT, rule)] {
+            if let Some(list) = list.as_ref().map(Acl::encode)
+                && let Err(e) = locked.set_xattr(no, name, Some(&list))
+            {
+                self.changes.give_back(locked, no)?;
+                return Err(e.into());
+            }
+        }
+        Ok(no)
+    }
+
+    /// Returns the cost of a new object, which may inherit the access control list of the directory
+    /// twice.
+    fn cost_of_new(&self, parent: ObjectNo) -> Result<Cost, StoreError> {
+        let list = self.store().xattr(parent, acl::DEFAULT)?;
+        let inherited = 2 * list.map_or(0, |list| list.len() as u64);
+        let of_parent = self.store().head_bytes(parent)?;
+        Ok(Cost::create().with_head(inherited + of_parent))
+    }
+
+    /// Makes a file without a name, as if in `parent`; it can be [linked](Self::link) once.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] in a removed directory, [`FsError::NotDir`], [`FsError::Stale`].
+    pub fn tmpfile(&self, caller: &Caller, parent: ObjectNo, perm: u16) -> Result<Attr, FsError> {
+        self.volume.name_damage(parent, || {
+            let op = self.begin_operation(self.cost_of_new(parent)?)?;
+            let mut locked = op.lock(&[parent])?;
+            if !locked.attr(parent).kind.is_dir() {
+                return Err(FsError::NotDir);
+            }
+            let new = CreationRequest {
+                kind: FileType::File,
+                perm: perm & 0o7777,
+                rdev: 0,
+                target: b"",
+            };
+            let no = self.make_in(&mut locked, caller, parent, &new)?;
+            if let Err(e) = locked.set_orphan(no, true) {
+                self.changes.give_back(&mut locked, no)?;
+                return Err(e.into());
+            }
+            self.volume.references().hold_nameless(no);
+            Ok(locked.attr(no))
+        })
+    }
+
+    /// Gives an object one more name, or the first to one made by [`tmpfile`](Self::tmpfile).
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::Permission`] for a directory, [`FsError::NotFound`] for an object whose names are gone or in
+    /// a removed directory, [`FsError::TooManyLinks`], and as [`lookup`](Self::lookup).
+    pub fn link(&self, no: ObjectNo, parent: ObjectNo, name: &[u8]) -> Result<Attr, FsError> {
+        self.volume.name_damage(parent, || {
+            let name = self.name_in(parent, name)?;
+            let cost = self.volume.cost_of_names(Cost::link(), &[parent, no])?;
+            let _names = self.volume.share_namespace();
+            let op = self.begin_operation(cost)?;
+            let mut locked = op.lock(&[parent, no])?;
+            if locked.entry(parent, &name)?.is_some() {
+                return Err(FsError::Exists);
+            }
+            let attr = locked.attr(no);
+            if !locked.is_linked(parent) {
+                return Err(FsError::NotFound);
+            }
+            if attr.kind.is_dir() {
+                return Err(FsError::Permission);
+            }
+            if attr.nlink == 0 && !self.volume.references().is_linkable(no) {
+                return Err(FsError::NotFound);
+            }
+            if attr.nlink as usize >= LINKS_MAX {
+                return Err(FsError::TooManyLinks);
+            }
+            if attr.nlink == 0 {
+                locked.set_orphan(no, false)?;
+            }
+            self.changes.record(&mut locked, no, ObjectChange::Names)?;
+            if let Err(e) = locked.insert_entry(parent, &name, no) {
+                locked.set_orphan(no, attr.nlink == 0)?;
+                return Err(e.into());
+            }
+            self.volume.references().note_first_name(no);
+            let now = self.volume.now();
+            touch_directory(&mut locked, parent, now);
+            touch_object(&mut locked, no, now);
+            self.volume.references().hold(no, 1);
+            Ok(locked.attr(no))
+        })
+    }
+}
+
+/// What is to be made, before the directory has its say.
+struct CreationRequest<'a> {
+    kind: FileType,
+    perm: u16,
+    rdev: u32,
+    target: &'a [u8],
+}

@@ -1,0 +1,373 @@
+//! What cannot be sent, or cannot be installed, is held back by itself: everything else goes on.
+//!
+//! # Guarantees
+//! 1. A change that the server refuses, or that cannot be read here, keeps no other from being
+//!    sent, but those that need it: what lies in a new directory that is held back, or takes a name
+//!    that it had.
+//! 2. A state of the server that cannot be installed here keeps no other from being installed; the
+//!    object stays as it was.
+//! 3. What is held back has its path and the reason in [`StuckObject`], counts as not safe, and is
+//!    tried again: at growing intervals, and whenever a flush is asked for.
+//! 4. *Bounded*: finding out what of `n` objects a server refuses takes about `2 log n` batches for
+//!    each; after [`FAILURES_MAX`] objects in a row were refused by themselves, it is the server
+//!    that takes nothing.
+//!
+//! # How
+//! 1. A refused batch is taken back; the next one has half as many objects, those with the least
+//!    content first. One object that is refused by itself, with what it needs, is held back, and
+//!    batches grow again.
+//! 2. Where the server's disk is full, everything with at least as much content as what was refused
+//!    is held back with it: it would only fill the disk for smaller ones.
+//! 3. The note of an object that could not be installed says since which commit it is behind
+//!    (`Note::behind`): what is changed in it from then on was made without having seen what came
+//!    since, and meets the rules of conflicts.
+
+use super::acknowledge::acknowledge_components;
+use super::committed::CommittedBatch;
+use super::install::is_replicated_number;
+use super::stuck::{OBJECTS_MAX, RefusalOrigin, StuckDirection};
+use super::{Replica, SyncError};
+use crate::seeded::{Bug, bug};
+use std::collections::{BTreeSet, HashMap};
+use teal_device::UpstreamError;
+use teal_log::{Cost, StoreError};
+use teal_proto::RefusalCode;
+use teal_types::{HardLink, ObjectNo, ObjectVersion};
+use teal_volume::FsError;
+
+/// What a failure of a batch says of the objects in it.
+enum FailureCause {
+    /// Nothing: the server cannot be asked, or takes nothing at all now.
+    NotContent,
+    /// Nothing: the server has forgotten what it was sent before, and is sent it again.
+    SendAgain,
+    /// One of them.
+    OneObject,
+    /// Those with the most content: the server's disk is full.
+    LargeContent,
+}
+
+fn cause_of(e: &SyncError) -> FailureCause {
+    match e {
+        SyncError::Upstream(UpstreamError::Refused(refused)) => match refused.code {
+            RefusalCode::NoSpace => FailureCause::LargeContent,
+            RefusalCode::NeedsChunks | RefusalCode::NeedsParts => FailureCause::SendAgain,
+            RefusalCode::BadRequest | RefusalCode::Damaged => FailureCause::OneObject,
+            _ => FailureCause::NotContent,
+        },
+        SyncError::Upstream(UpstreamError::Protocol(_)) | SyncError::TooLarge => {
+            FailureCause::OneObject
+        }
+        SyncError::Fs(e) if is_of_object(e) => FailureCause::OneObject,
+        _ => FailureCause::NotContent,
+    }
+}
+
+/// Returns whether a failure is about the object that was read or changed, and not about the whole
+/// store or the way to the server.
+pub(crate) fn is_of_object(e: &FsError) -> bool {
+    !matches!(
+        e,
+        FsError::Io(StoreError::Poisoned)
+            | FsError::ReadOnly
+            | FsError::Unreachable(_)
+            | FsError::Denied(_)
+            | FsError::NotNow(_)
+            | FsError::Refused(_)
+            | FsError::OnlyHere(_)
+            | FsError::Stuck(_)
+    )
+}
+
+impl Replica {
+    /// After a batch of these objects was refused and taken back: makes the next one smaller, or
+    /// holds back what is refused by itself. Fails as the batch did where it is not about what was
+    /// in it.
+    pub(crate) fn narrow_batch(&self, objects: &[ObjectNo], e: SyncError) -> Result<(), SyncError> {
+        let blame = cause_of(&e);
+        if matches!(blame, FailureCause::NotContent) || objects.is_empty() || bug(Bug::OneStopsAll)
+        {
+            return Err(e);
+        }
+        if matches!(blame, FailureCause::SendAgain) {
+            return self.stuck().count_failure(e);
+        }
+        {
+            let mut held = self.stuck();
+            if held.limit > 1 && objects.len() > 1 && !held.is_retry {
+                held.limit = held
+                    .limit
+                    .min(objects.len())
+                    .div_ceil(2)
+                    .min(objects.len() - 1);
+                return Ok(());
+            }
+        }
+        let why = e.to_string();
+        let said = if matches!(e, SyncError::Upstream(_)) {
+            RefusalOrigin::Server
+        } else {
+            RefusalOrigin::Local
+        };
+        self.hold_all(objects, (said, &why));
+        if matches!(blame, FailureCause::LargeContent) {
+            let mut least = u64::MAX;
+            for no in objects {
+                least = least.min(self.unsent_bytes(*no).unwrap_or(0));
+            }
+            let mut larger = Vec::new();
+            for no in self.dirty_objects()? {
+                if self.unsent_bytes(no).unwrap_or(0) >= least.max(1) || least == 0 {
+                    larger.push(no);
+                }
+            }
+            self.hold_all(&larger, (said, &why));
+        }
+        self.stuck().count_failure(e)
+    }
+
+    fn hold_all(&self, objects: &[ObjectNo], why: (RefusalOrigin, &str)) {
+        let now = self.monotonic();
+        for no in objects {
+            let path = self.path_for_people(*no);
+            self.stuck()
+                .hold_back((StuckDirection::Sending, *no), path, why, now);
+        }
+    }
+
+    /// Holds back one object that cannot be read here, if that is what `e` is about.
+    pub(crate) fn hold_unread(&self, no: ObjectNo, e: SyncError) -> Result<(), SyncError> {
+        match e {
+            SyncError::Fs(of) if is_of_object(&of) && !bug(Bug::OneStopsAll) => {
+                self.hold_all(
+                    &[no],
+                    (
+                        RefusalOrigin::Local,
+                        &format!("it cannot be read here: {of}"),
+                    ),
+                );
+                Ok(())
+            }
+            e => Err(e),
+        }
+    }
+
+    /// Returns where an object lies, or lay for the server.
+    fn path_for_people(&self, no: ObjectNo) -> String {
+        let is_here = self.store().names(no).is_ok_and(|names| !names.is_empty());
+        let had = || self.note_of(no).ok()?.dirty.links?.1.into_iter().next();
+        match had().filter(|_| !is_here) {
+            Some(link) => self.path_of_link(&link),
+            None => self.store().path_of(no),
+        }
+    }
+
+    fn path_of_link(&self, link: &HardLink) -> String {
+        match self.store().path_of(link.dir) {
+            root if root == "/" => format!("/{}", link.name),
+            dir => format!("{dir}/{}", link.name),
+        }
+    }
+
+    /// Of what is dirty, what is free to go: not what is held back, nor what needs it.
+    pub(crate) fn free_of_held(&self, dirty: Vec<ObjectNo>) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut held = {
+            let mut held = self.stuck();
+            held.is_retry = false;
+            let there: BTreeSet<ObjectNo> = dirty.iter().copied().collect();
+            held.retain_objects(StuckDirection::Sending, |no| there.contains(&no));
+            held.objects_held(StuckDirection::Sending)
+        };
+        if held.is_empty() {
+            return Ok(dirty);
+        }
+        let before = self.names_at_server(&dirty)?;
+        let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
+        for no in &dirty {
+            match self.required_objects(*no, &before.had) {
+                Ok(needs) => needs
+                    .into_iter()
+                    .for_each(|needed| needed_by.entry(needed).or_default().push(*no)),
+                Err(e) => {
+                    self.hold_unread(*no, e)?;
+                    held.insert(*no);
+                }
+            }
+        }
+        let (mut blocked, mut next) = (BTreeSet::new(), held.iter().copied().collect::<Vec<_>>());
+        let mut leaves_something = false;
+        while let Some(no) = next.pop() {
+            if blocked.insert(no) {
+                next.extend(needed_by.get(&no).into_iter().flatten());
+                let part = self.note_of(no)?.dirty;
+                leaves_something |= part.links.is_some() && !part.created;
+            }
+        }
+        if leaves_something {
+            // At the server it may still be in a directory that was removed here.
+            blocked.extend(before.gone);
+        }
+        let free: Vec<ObjectNo> = dirty
+            .into_iter()
+            .filter(|no| !blocked.contains(no))
+            .collect();
+        if free.is_empty() {
+            // Whatever was looked for is found.
+            self.stuck().limit = OBJECTS_MAX;
+        }
+        Ok(free)
+    }
+
+    /// Returns what is held back and is to be tried again, the one with the least content first.
+    pub(crate) fn next_held(&self) -> Result<Option<ObjectNo>, SyncError> {
+        let now = self.monotonic();
+        let due: Vec<ObjectNo> = {
+            let mut held = self.stuck();
+            held.is_retry = true;
+            let all = held.objects_held(StuckDirection::Sending);
+            all.into_iter()
+                .filter(|no| !held.is_waiting(StuckDirection::Sending, *no, now))
+                .collect()
+        };
+        let mut least = None;
+        for no in due {
+            let bytes = self.unsent_bytes(no).unwrap_or(0);
+            if least.is_none_or(|(known, _)| bytes < known) {
+                least = Some((bytes, no));
+            }
+        }
+        Ok(least.map(|(_, no)| no))
+    }
+
+    /// Installs a state, or holds the object back if that cannot be done here.
+    pub(crate) fn install_or_hold(
+        &self,
+        version: &ObjectVersion,
+        ranges: Option<&[(u64, u64)]>,
+        committed: Option<CommittedBatch>,
+    ) -> Result<(), SyncError> {
+        let done = match version.beyond_limits() {
+            Some(why) if is_replicated_number(version.object) => Err(why),
+            _ => match self.install_version(version, ranges, committed) {
+                Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => {
+                    Err(e.to_string())
+                }
+                Err(e) => return Err(e),
+                Ok(()) => Ok(()),
+            },
+        };
+        let Err(why) = done else {
+            self.stuck()
+                .release(StuckDirection::Installing, version.object);
+            return Ok(());
+        };
+        let path = match version.links.first() {
+            Some(link) => self.path_of_link(link),
+            None => self.path_for_people(version.object),
+        };
+        self.stays_behind(version.object, Some(version), committed)
+            .inspect_err(|e| log::warn!("{path}: {e}"))?;
+        let now = self.monotonic();
+        self.stuck().hold_back(
+            (StuckDirection::Installing, version.object),
+            path,
+            (RefusalOrigin::Local, &why),
+            now,
+        );
+        Ok(())
+    }
+
+    /// The same for an entry of a directory that somebody waits for: only a state that no volume
+    /// can hold is held back, and all else fails.
+    pub(crate) fn install_listed(
+        &self,
+        version: &ObjectVersion,
+        ranges: Option<&[(u64, u64)]>,
+    ) -> Result<(), SyncError> {
+        match version.beyond_limits() {
+            Some(_) => self.install_or_hold(version, ranges, None),
+            None => self.install_version(version, ranges, None),
+        }
+    }
+
+    /// The end of an object that is gone at the server, or holding it back if that cannot be done
+    /// here. `false`: a directory that is not empty.
+    pub(crate) fn remove_or_hold(
+        &self,
+        no: ObjectNo,
+        committed: Option<CommittedBatch>,
+    ) -> Result<bool, SyncError> {
+        let why = match self.remove_one(no, committed) {
+            Err(SyncError::Fs(e)) if is_of_object(&e) && !bug(Bug::OneStopsAll) => e.to_string(),
+            done => {
+                if done.is_ok() {
+                    self.stuck().release(StuckDirection::Installing, no);
+                }
+                return done;
+            }
+        };
+        let path = self.path_for_people(no);
+        self.stays_behind(no, None, committed)?;
+        self.stuck().hold_back(
+            (StuckDirection::Installing, no),
+            path,
+            (RefusalOrigin::Local, &why),
+            self.monotonic(),
+        );
+        Ok(true)
+    }
+
+    /// Notes that an object is not as the server has it from here on; what was in flight of it was
+    /// committed all the same.
+    fn stays_behind(
+        &self,
+        no: ObjectNo,
+        version: Option<&ObjectVersion>,
+        committed: Option<CommittedBatch>,
+    ) -> Result<(), SyncError> {
+        let past = match version {
+            Some(version) => self.past_of_tail(version, committed)?,
+            None => None,
+        };
+        let cost = Cost::note()
+            .with_note(self.note_of(no)?.encode().len() + 4096)
+            .freeing();
+        let op = self.begin_operation(cost)?;
+        let locked = op.lock(&[no]).ok();
+        let mut note = self.note_of(no)?;
+        let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
+        let is_committed = note
+            .in_flight
+            .as_ref()
+            .is_some_and(|in_flight| in_flight.was_committed_in(committed));
+        match version {
+            Some(version) if is_committed => {
+                let _what_it_became =
+                    acknowledge_components(&mut note, version, committed, past.as_ref(), size);
+            }
+            None if is_committed => note.in_flight = None,
+            _ => {}
+        }
+        note.needs_look = true;
+        note.behind_since.get_or_insert(self.position());
+        op.set_note(no, Some(&note.encode()))?;
+        Ok(())
+    }
+
+    /// Returns what must be at the server before an object, or go there with it: the new
+    /// directories it lies in, and who had its names.
+    pub(crate) fn required_objects(
+        &self,
+        no: ObjectNo,
+        had: &HashMap<HardLink, ObjectNo>,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut needs = Vec::new();
+        for link in self.links_here(no)? {
+            if self.note_of(link.dir)?.dirty.created {
+                needs.push(link.dir);
+            }
+            needs.extend(had.get(&link).filter(|of| **of != no));
+        }
+        Ok(needs)
+    }
+}

@@ -1,0 +1,121 @@
+//! The daemon's answers about drives and about the places of content.
+
+use super::DriveService;
+use crate::control::{ControlAnswer, DeviceLine, SourceLine, WhereLine};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use teal_replica::{DriveStatus, ReadPrice, SourceStatus};
+use teal_types::ObjectNo;
+
+/// Returns the line of a drive that is attached here, without what only its registration tells.
+fn attached_line(drive: &DriveStatus) -> DeviceLine {
+    let counts = drive.counts.iter();
+    DeviceLine {
+        device: drive.device,
+        name: drive.name.clone(),
+        place: Some(drive.place.clone()),
+        total_bytes: drive.room.0,
+        free_bytes: Some(drive.room.1),
+        objects: Some(drive.objects),
+        position: Some(drive.seen.get()),
+        queued: drive.queued.0,
+        queued_bytes: drive.queued.1,
+        short: drive.short.0,
+        short_bytes: drive.short.1,
+        late: drive.is_late,
+        counts: counts
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect(),
+        ..DeviceLine::default()
+    }
+}
+
+fn source_line(source: SourceStatus) -> SourceLine {
+    let SourceStatus {
+        name,
+        data_seq,
+        bytes,
+        price,
+        why,
+    } = source;
+    SourceLine {
+        name,
+        version: data_seq.map(|seq| seq.get()),
+        bytes,
+        microseconds: price.map(|price: ReadPrice| price.latency.as_micros() as u64),
+        is_measured: price.map(|price| price.is_measured),
+        microjoules: price.map(|price| price.energy.get()),
+        // The engine counts costs in whole units of 1e-11.
+        cost: price.map(|price| price.cost as f64 / 1e11),
+        why: why.to_owned(),
+    }
+}
+
+impl DriveService {
+    /// Returns all drives of the volume. Without the server these are the ones attached here, with
+    /// the reason why the server cannot be asked.
+    pub(super) fn list_drives(&self) -> Result<ControlAnswer> {
+        self.lose_absent();
+        let mut here = self.attached_drives();
+        let remembered: BTreeSet<u32> = self.lock_state().known.at.values().copied().collect();
+        let registered = self
+            .replica()
+            .and_then(|replica| replica.registered_drives());
+        // A drive that another machine has taken over is not shown as attached here.
+        let superseded = self
+            .client
+            .replica()
+            .map_or_else(BTreeMap::new, |replica| replica.superseded_drives());
+        here.retain(|drive| !superseded.contains_key(&drive.device));
+        let mut lines: Vec<DeviceLine> = here.iter().map(attached_line).collect();
+        let trouble = match registered {
+            // The drives that are attached here are shown even if the server cannot be asked.
+            Err(e) if !here.is_empty() => Some(e.to_string()),
+            registered => {
+                let notes = registered?;
+                let is_gone = |device: &u32| notes.iter().all(|note| note.device != *device);
+                let gone: Vec<u32> = remembered.into_iter().filter(is_gone).collect();
+                self.forget_devices(&gone)?;
+                for note in notes {
+                    // The registration completes the line of an attached drive, or begins one.
+                    let known = lines.iter_mut().find(|line| line.device == note.device);
+                    let line = match known {
+                        Some(line) => line,
+                        None => {
+                            lines.push(DeviceLine {
+                                device: note.device,
+                                name: note.name,
+                                ..DeviceLine::default()
+                            });
+                            lines
+                                .last_mut()
+                                .context("a list with a new line is empty")?
+                        }
+                    };
+                    (line.portable, line.profile) = (note.portable, note.profile);
+                    line.bytes = note.bytes;
+                    line.superseded = superseded.get(&note.device).cloned();
+                    line.attached_to = note.attached.map(|(_, machine)| machine);
+                }
+                None
+            }
+        };
+        lines.sort_by_key(|line| line.device);
+        Ok(ControlAnswer::Devices {
+            devices: lines,
+            trouble,
+        })
+    }
+
+    /// Returns the places where the content of an object is, as they would be asked.
+    pub(super) fn locate_content(&self, object: ObjectNo) -> Result<ControlAnswer> {
+        let found = self.client.locate_content(object)?;
+        let whereabouts = WhereLine {
+            path: found.path,
+            size: found.size,
+            pinned: found.pinned,
+            sources: found.sources.into_iter().map(source_line).collect(),
+        };
+        Ok(ControlAnswer::Where { whereabouts })
+    }
+}
