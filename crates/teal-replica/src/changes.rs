@@ -10,7 +10,7 @@
 //!    change is.
 
 use super::note::{AppendedTail, DirtyContent, links_of};
-use super::{ObjectNote, Replica};
+use super::{ObjectNote, Replica, residency};
 use crate::seeded::{Bug, bug};
 use teal_log::{Cost, LockedObjects, NewObject, StoreError};
 use teal_types::ranges::{ByteRanges, CONTENT_END};
@@ -149,6 +149,7 @@ impl Replica {
         note: &ObjectNote,
     ) -> Result<(), StoreError> {
         note.check();
+        residency::check(note, &locked.attr(no));
         let bytes = (!note.is_empty()).then(|| note.encode());
         locked.set_note(no, bytes.as_deref())
     }

@@ -87,12 +87,48 @@ pub(crate) fn attributes_of(attr: &Attr) -> ReplicatedAttributes {
     }
 }
 
+/// What of all that is dirty goes into a batch.
+#[derive(Debug, PartialEq, Eq)]
+struct BatchChoice {
+    objects: Vec<ObjectNo>,
+    rest: BatchRest,
+}
+
+/// Says whether a batch leaves something for the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BatchRest {
+    /// Nothing else is dirty.
+    Empty,
+    /// What is dirty besides goes at once after the batch.
+    Waits,
+}
+
+impl BatchChoice {
+    fn all(objects: impl IntoIterator<Item = ObjectNo>) -> Self {
+        Self {
+            objects: objects.into_iter().collect(),
+            rest: BatchRest::Empty,
+        }
+    }
+
+    fn part(objects: impl IntoIterator<Item = ObjectNo>) -> Self {
+        Self {
+            objects: objects.into_iter().collect(),
+            rest: BatchRest::Waits,
+        }
+    }
+}
+
 impl Replica {
     /// Takes a cut; `None` when nothing is dirty.
     pub(crate) fn take_cut(&self) -> Result<Option<BatchCut>, SyncError> {
         let _names = self.volume().own_namespace();
         // Under the exclusive lock no name changes: the batch is a snapshot of the tree.
-        let (chosen, is_partial) = self.choose_objects()?;
+        let BatchChoice {
+            objects: chosen,
+            rest,
+        } = self.choose_objects()?;
+        let is_partial = rest == BatchRest::Waits;
         self.state().cut_taken(is_partial, self.monotonic());
         if chosen.is_empty() {
             return Ok(None);
@@ -138,7 +174,7 @@ impl Replica {
 
     /// Returns the objects of the next batch, and whether others stay dirty: all dirty ones, or a
     /// closed part of them.
-    fn choose_objects(&self) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_objects(&self) -> Result<BatchChoice, SyncError> {
         let all = self.dirty_objects()?;
         let dirty = self.free_of_held(all.clone())?;
         // Only held-back objects are left: one of them is tried.
@@ -154,35 +190,29 @@ impl Replica {
             let divided = self.split_by_size(&dirty)?;
             let is_large_put_off = self.state().is_large_put_off(divided.is_some());
             return Ok(match divided {
-                Some(BatchSplit { first, .. }) if is_large_put_off => {
-                    (first.into_iter().collect(), true)
-                }
-                Some(BatchSplit { large, .. }) => (large.into_iter().collect(), true),
-                None => (dirty, false),
+                Some(BatchSplit { first, .. }) if is_large_put_off => BatchChoice::part(first),
+                Some(BatchSplit { large, .. }) => BatchChoice::part(large),
+                None => BatchChoice::all(dirty),
             });
         }
         self.choose_some(dirty, OBJECTS_MAX)
     }
 
     /// Returns the next object that is held back, by itself with the objects that it requires.
-    fn choose_held(&self, all: &[ObjectNo]) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_held(&self, all: &[ObjectNo]) -> Result<BatchChoice, SyncError> {
         let Some(no) = self.next_held()? else {
-            return Ok((Vec::new(), false));
+            return Ok(BatchChoice::all([]));
         };
         // A held-back object goes alone, with those it needs: a second refusal is its own.
         let NamesAtServer { had, .. } = self.names_at_server(all)?;
         let mut chosen = BTreeSet::new();
         self.close_over(no, &had, &mut chosen)?;
-        Ok((chosen.into_iter().collect(), true))
+        Ok(BatchChoice::part(chosen))
     }
 
     /// Returns a few objects, those with the least content first. When only removals are left,
     /// children come before their directories.
-    fn choose_few(
-        &self,
-        dirty: Vec<ObjectNo>,
-        limit: usize,
-    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_few(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<BatchChoice, SyncError> {
         debug_assert!(limit > 0, "a batch of no objects");
         let NamesAtServer { gone, .. } = self.names_at_server(&dirty)?;
         if gone.len() < dirty.len() {
@@ -213,18 +243,16 @@ impl Replica {
         // The deepest go first: a directory must be empty when it is removed.
         by_depth.sort_unstable_by(|a, b| b.cmp(a));
         let is_partial = by_depth.len() > limit;
-        Ok((
-            by_depth.into_iter().take(limit).map(|(_, no)| no).collect(),
-            is_partial,
-        ))
+        let first = by_depth.into_iter().take(limit).map(|(_, no)| no);
+        Ok(if is_partial {
+            BatchChoice::part(first)
+        } else {
+            BatchChoice::all(first)
+        })
     }
 
     /// Returns at most `limit` objects, and those that they require.
-    fn choose_some(
-        &self,
-        dirty: Vec<ObjectNo>,
-        limit: usize,
-    ) -> Result<(Vec<ObjectNo>, bool), SyncError> {
+    fn choose_some(&self, dirty: Vec<ObjectNo>, limit: usize) -> Result<BatchChoice, SyncError> {
         // An object that takes over another's name goes with that object.
         let NamesAtServer { had, gone } = self.names_at_server(&dirty)?;
         let last: BTreeSet<ObjectNo> = gone.into_iter().collect();
@@ -232,17 +260,17 @@ impl Replica {
         let mut chosen = BTreeSet::new();
         for no in dirty.iter().filter(|no| !last.contains(no)) {
             if chosen.len() >= limit {
-                return Ok((chosen.into_iter().collect(), true));
+                return Ok(BatchChoice::part(chosen));
             }
             self.close_over(*no, &had, &mut chosen)?;
         }
         // Removed directories must be empty at the server by then: removals go when all else has
         // gone.
         if limit < OBJECTS_MAX && !chosen.is_empty() && !last.is_empty() {
-            return Ok((chosen.into_iter().collect(), true));
+            return Ok(BatchChoice::part(chosen));
         }
         chosen.extend(last);
-        Ok((chosen.into_iter().collect(), false))
+        Ok(BatchChoice::all(chosen))
     }
 
     pub(crate) fn close_over(

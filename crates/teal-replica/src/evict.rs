@@ -59,7 +59,7 @@ impl Replica {
     /// took. It comes again when it is needed.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or errors of the store.
+    /// What [lies with the server](FsError::into_words_of_server), or errors of the store.
     pub fn make_room(&self, bytes: u64) -> Result<u64, FsError> {
         // Another thread makes room already.
         let Some(mut hand) = self.recency().try_search() else {

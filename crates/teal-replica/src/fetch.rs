@@ -78,9 +78,7 @@ impl Replica {
     /// Fails if the server did not answer a moment ago. If it took long to find that out, only the
     /// thread that asks for news tries again, and is told to.
     pub(super) fn try_reach(&self) -> Result<(), FsError> {
-        self.state()
-            .try_reach(self.monotonic())
-            .map_err(FsError::Unreachable)
+        self.state().try_reach(self.monotonic())
     }
 
     /// Does what an operation has to wait for the server for.

@@ -75,6 +75,9 @@ pub(crate) fn is_of_object(e: &FsError) -> bool {
         FsError::Io(StoreError::Poisoned)
             | FsError::ReadOnly
             | FsError::Unreachable(_)
+            | FsError::Denied(_)
+            | FsError::NotNow(_)
+            | FsError::Refused(_)
             | FsError::OnlyHere(_)
             | FsError::Stuck(_)
     )

@@ -162,9 +162,9 @@ pub enum PinRefused {
     /// The object is kept because of a directory above it.
     #[error("it is kept here because {0} is pinned: free that")]
     Below(String),
-    /// Nothing can be given back without the server.
+    /// The server could not be asked, or refused; without it nothing can be given back.
     #[error("it is not pinned any more, but nothing was given back: {0}")]
-    Unreachable(String),
+    Server(String),
     /// Any other error.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -180,7 +180,7 @@ impl From<SyncError> for PinRefused {
     fn from(e: SyncError) -> Self {
         match e {
             SyncError::Fs(e) => Self::Fs(e),
-            e => Self::Unreachable(e.to_string()),
+            e => Self::Server(e.to_string()),
         }
     }
 }

@@ -74,7 +74,7 @@ impl Replica {
     /// the server.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or errors of the store.
+    /// What [lies with the server](FsError::into_words_of_server), or errors of the store.
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
         // The steps of both threads, in the order in which they depend on each other.
         self.connect()?;
@@ -101,7 +101,8 @@ impl Replica {
     /// Sends everything that is dirty now, and tries again what is held back.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], [`FsError::Stuck`] when all else has gone, or errors of the store.
+    /// What [lies with the server](FsError::into_words_of_server): [`FsError::Stuck`] when all else
+    /// has gone, [`FsError::Unreachable`] and others when nothing has; or errors of the store.
     pub fn flush_upstream(&self) -> Result<(), FsError> {
         // The owner asks: objects that are held back are tried as well.
         self.stuck().retry_all_now();
@@ -143,10 +144,9 @@ impl Replica {
         if !self.options().sync_remote {
             return Ok(());
         }
-        self.flush_upstream().map_err(|e| match e {
-            // The data is durable here, which the caller must be able to tell apart.
-            FsError::Unreachable(words) | FsError::Stuck(words) => FsError::OnlyHere(words),
-            e => e,
+        self.flush_upstream().map_err(|e| {
+            e.into_words_of_server()
+                .map_or_else(|e| e, FsError::OnlyHere)
         })
     }
 

@@ -14,6 +14,7 @@ use super::reach::{Attempt, Reach, ServerReach};
 use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 use teal_device::UpstreamError;
+use teal_volume::FsError;
 
 /// Changes that were not sent yet, and the outcome of the last attempt.
 #[derive(Debug, Default)]
@@ -186,15 +187,18 @@ impl SharedState {
 
     /// Decides whether a thread that needs the server may ask it now; if not, why. Has the thread
     /// that asks for news try in its place where that is due.
-    pub(crate) fn try_reach(&self, now: Duration) -> Result<(), String> {
+    pub(crate) fn try_reach(&self, now: Duration) -> Result<(), FsError> {
         let mut state = self.state.lock();
         match state.reach.attempt(now) {
             Attempt::Ask => Ok(()),
-            Attempt::GiveUp(why) => Err(why),
+            Attempt::GiveUp(why) => Err(match state.reach.last() {
+                Reach::Denied { .. } => FsError::Denied(why),
+                Reach::Up | Reach::Down { .. } => FsError::Unreachable(why),
+            }),
             Attempt::LeaveToPuller(why) => {
                 state.is_probe_wanted = true;
                 self.changed.notify_all();
-                Err(why)
+                Err(FsError::Unreachable(why))
             }
         }
     }

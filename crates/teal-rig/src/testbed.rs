@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use teal_command::mount_table;
 use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_study::matrix::{CacheState, DeviceUse, EnergySource, FileSystemKind, FileSystemSetup};
 
@@ -366,16 +367,21 @@ impl TestbedMount {
                 run_program(Path::new("umount"), &[&point])
             };
             match done {
-                // Another process looks at the mount, as mkfs.xfs looks at every mount.
-                Err(error)
-                    if format!("{error:#}").contains("busy")
-                        && SystemClock.monotonic_time() < deadline =>
-                {
+                // Another process looks at the mount, as mkfs.xfs looks at every mount. The last
+                // error tells what else keeps it mounted.
+                Err(_) if self.is_mounted() && SystemClock.monotonic_time() < deadline => {
                     SystemClock.wait_until(SystemClock.monotonic_time() + PAUSE);
                 }
                 done => return done.map(drop),
             }
         }
+    }
+
+    fn is_mounted(&self) -> bool {
+        let is_here = |mounts: Vec<mount_table::MountEntry>| {
+            mounts.iter().any(|mount| mount.point == self.dir)
+        };
+        mount_table::list_mounts().is_ok_and(is_here)
     }
 }
 

@@ -71,6 +71,16 @@ pub enum FsError {
     /// Only the server has it, and the server cannot be asked now.
     #[error("not here, and the server cannot be asked: {0}")]
     Unreachable(String),
+    /// The server, or the way to it, does not accept this machine: asking again does not help.
+    #[error("the server does not accept this machine: {0}")]
+    Denied(String),
+    /// The server was asked, and cannot do it now: asking again later may help.
+    #[error("{0}")]
+    NotNow(String),
+    /// The server was asked, and refuses for good, or cannot read what it must; or one side does
+    /// not understand the other.
+    #[error("{0}")]
+    Refused(String),
     /// Durable here, and not at the server in time.
     #[error("durable here, but the server does not have it: {0}")]
     OnlyHere(String),
@@ -108,10 +118,26 @@ impl FsError {
             Self::FileTooBig => Errno::FBIG,
             Self::ValueTooBig => Errno::TOOBIG,
             Self::ReadOnly => Errno::ROFS,
-            Self::Unreachable(_) => Errno::HOSTUNREACH,
-            Self::OnlyHere(_) | Self::Stuck(_) | Self::Io(_) => Errno::IO,
+            Self::Unreachable(_) | Self::Denied(_) | Self::NotNow(_) => Errno::HOSTUNREACH,
+            Self::Refused(_) | Self::OnlyHere(_) | Self::Stuck(_) | Self::Io(_) => Errno::IO,
         }
         .raw_os_error()
+    }
+
+    /// Returns the words of a failure that lies with the server or on the way to it; any other
+    /// comes back as it is.
+    ///
+    /// # Errors
+    /// A failure of this machine.
+    pub fn into_words_of_server(self) -> Result<String, Self> {
+        match self {
+            Self::Unreachable(words)
+            | Self::Denied(words)
+            | Self::NotNow(words)
+            | Self::Refused(words)
+            | Self::Stuck(words) => Ok(words),
+            of_this_machine => Err(of_this_machine),
+        }
     }
 }
 

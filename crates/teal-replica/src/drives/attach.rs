@@ -101,7 +101,7 @@ impl Replica {
     /// The drives of the volume, attached or not.
     ///
     /// # Errors
-    /// [`DriveRefused::Server`], [`DriveRefused::Alone`].
+    /// [`DriveRefused::Unreachable`], [`DriveRefused::Alone`].
     pub fn registered_drives(&self) -> Result<Vec<DeviceNote>, DriveRefused> {
         let notes = self.ask_devices(DeviceRequest::List)?;
         let ours = self.identity().replica;
@@ -223,7 +223,7 @@ impl Replica {
             Ok(()) => None,
             Err(
                 SyncError::Upstream(UpstreamError::Unreachable(why))
-                | SyncError::Fs(FsError::Unreachable(why)),
+                | SyncError::Fs(FsError::Unreachable(why) | FsError::Denied(why)),
             ) => Some(why),
             Err(e) => return Err(e.into()),
         };
@@ -328,13 +328,13 @@ impl Replica {
                 attached.set_told();
                 Ok(())
             }
-            Err(DriveRefused::Server(words) | DriveRefused::Refused(words))
-                if self.state().is_up() =>
-            {
+            Err(DriveRefused::NotNow(words) | DriveRefused::Refused(words)) => {
                 log::warn!("{} is not read any more: {words}", attached.name);
                 attached.set_checked(false);
                 Err(UpstreamError::Denied(words).into())
             }
+            Err(DriveRefused::Denied(words)) => Err(UpstreamError::Denied(words).into()),
+            Err(DriveRefused::Fs(e)) => Err(e.into()),
             Err(e) => Err(UpstreamError::Unreachable(e.to_string()).into()),
         }
     }

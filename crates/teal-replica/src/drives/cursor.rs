@@ -93,7 +93,7 @@ impl Replica {
     /// runs no threads.
     ///
     /// # Errors
-    /// [`FsError::Unreachable`], or what the store met.
+    /// What [lies with the server](FsError::into_words_of_server), or what the store met.
     pub fn flush_drives(&self) -> Result<(), teal_volume::FsError> {
         for attached in self.drive_set().attached_drives() {
             self.run_burst(&attached)?;

@@ -70,10 +70,7 @@ impl Replica {
         // Changes of this machine go to the server first: only committed content may be on a drive.
         let sent = self.flush_upstream();
         let left = |e: FsError| {
-            let why = match e {
-                FsError::Unreachable(why) => why,
-                e => e.to_string(),
-            };
+            let why = e.into_words_of_server().unwrap_or_else(|e| e.to_string());
             match self.only_here() {
                 Ok((0, _)) => why,
                 Ok((1, _)) => {
@@ -164,7 +161,7 @@ impl Replica {
     /// number.
     ///
     /// # Errors
-    /// [`DriveRefused::Unknown`], [`DriveRefused::Server`].
+    /// [`DriveRefused::Unknown`], [`DriveRefused::Unreachable`].
     pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
         let note = self
             .ask_devices(DeviceRequest::List)?

@@ -118,9 +118,15 @@ pub enum DriveRefused {
     /// name.
     #[error("{0}")]
     Refused(String),
-    /// The server said no for now, or could not be asked.
+    /// The server said no for now.
     #[error("{0}")]
-    Server(String),
+    NotNow(String),
+    /// The server does not accept this machine.
+    #[error("{0}")]
+    Denied(String),
+    /// The server could not be asked, or its answer was not understood.
+    #[error("{0}")]
+    Unreachable(String),
     /// No thread can be had.
     #[error("a thread for the drive")]
     Thread(#[from] io::Error),
@@ -133,13 +139,13 @@ impl From<SyncError> for DriveRefused {
     fn from(e: SyncError) -> Self {
         match e {
             SyncError::Fs(e) => Self::Fs(e),
-            SyncError::Upstream(UpstreamError::Refused(refused))
-                if refused.code == RefusalCode::BadRequest =>
-            {
-                Self::Refused(refused.words)
-            }
-            SyncError::Upstream(UpstreamError::Refused(refused)) => Self::Server(refused.words),
-            e => Self::Server(e.to_string()),
+            SyncError::Upstream(UpstreamError::Refused(refused)) => match refused.code {
+                RefusalCode::BadRequest => Self::Refused(refused.words),
+                RefusalCode::Denied => Self::Denied(refused.words),
+                _ => Self::NotNow(refused.words),
+            },
+            SyncError::Upstream(UpstreamError::Denied(words)) => Self::Denied(words),
+            e => Self::Unreachable(e.to_string()),
         }
     }
 }

@@ -165,12 +165,12 @@ fn flush_upstream(volume: &ServedVolume) -> Result<()> {
         bail!("nothing was sent to the server of {dir}: {why}");
     }
     // Changes that could not be sent are still safe on this machine; people need only the reason.
-    replica.flush_upstream().map_err(|e| match e {
-        FsError::Unreachable(why) | FsError::Stuck(why) => {
-            anyhow!("not everything is at the server: {why}")
-        }
-        e => e.into(),
-    })
+    replica
+        .flush_upstream()
+        .map_err(|e| match e.into_words_of_server() {
+            Ok(why) => anyhow!("not everything is at the server: {why}"),
+            Err(e) => e.into(),
+        })
 }
 
 /// Returns what keeps content on this machine and gives it back; a volume without a server keeps

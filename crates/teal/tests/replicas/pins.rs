@@ -35,8 +35,10 @@ impl Run {
         ));
         match done {
             Ok(()) => self.counts.pins += 1,
-            Err(PinRefused::Below(_) | PinRefused::Unreachable(_)) => {}
-            Err(PinRefused::Fs(FsError::NotFound | FsError::Stale | FsError::Unreachable(_))) => {}
+            Err(PinRefused::Below(_) | PinRefused::Server(_)) => {}
+            Err(PinRefused::Fs(
+                FsError::NotFound | FsError::Stale | FsError::Unreachable(_) | FsError::NotNow(_),
+            )) => {}
             Err(_) if self.world.machines[who].power.is_off() => {}
             Err(e) => panic!("{name} is not pinned or freed: {e}"),
         }

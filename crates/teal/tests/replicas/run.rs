@@ -263,7 +263,12 @@ impl Run {
     fn must_round(&mut self, who: usize, flushes: bool) {
         match self.round(who, flushes) {
             Ok(()) => {}
-            Err(FsError::Unreachable(_) | FsError::Stuck(_)) if self.may_fail => {}
+            Err(
+                FsError::Unreachable(_)
+                | FsError::NotNow(_)
+                | FsError::Refused(_)
+                | FsError::Stuck(_),
+            ) if self.may_fail => {}
             Err(_) if self.world.machines[who].power.is_off() => {}
             Err(e) => panic!(
                 "{} cannot deal with the server: {e}",

@@ -143,6 +143,7 @@ impl Steps<'_> {
                 | FsError::NotDir
                 | FsError::Invalid
                 | FsError::Unreachable(_)
+                | FsError::NotNow(_)
                 | FsError::NoData
                 | FsError::Permission
                 // Removed elsewhere, which was noticed by asking for its content.
