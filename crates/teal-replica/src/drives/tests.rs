@@ -182,9 +182,9 @@ fn a_batch_on_its_way_to_the_server_is_anticipated() {
     (0..8).for_each(|_| usb.meter().note_read(BLOCK, TimeSpan::from_millis(15)));
     answers(&drives, 10);
     assert!(!is_drive_first(&drives));
+    let quiet = drives.server_latency().predict_time(BLOCK);
     let batch = drives.begin_sending();
     assert!(is_drive_first(&drives), "content would come behind it");
-    let quiet = drives.server_latency().predict_time(BLOCK);
     drives.note_answer(
         &ClientRequest::Have { chunks: Vec::new() },
         &ServerReply::Done,
