@@ -412,8 +412,7 @@ impl Replica {
         free: InstallableComponents,
         was_sent: bool,
     ) -> CommitSeq {
-        // Content that is installed once more, without a list of what has changed, is the very
-        // state that the kernel had been given.
+        // Content that is installed once more is the very state that the kernel had been given.
         let is_same_again = version.data_seq <= self.position()
             && free.displaced_tail.is_none()
             && !was_sent

@@ -232,7 +232,7 @@ fn time_small_files(there: &Path, place: &Path) -> Result<SmallFileTimes> {
     let aligned = pages.as_ptr().align_offset(BLOCK);
     // Blocks are spread over the part of the drive that has the files.
     let span = FILES * (1 + BETWEEN / BLOCK);
-    const { assert!(FILES % STEP != 0, "every file is read once") };
+    const { assert!(!FILES.is_multiple_of(STEP), "every file is read once") };
     let mut times = SmallFileTimes::default();
     let mut last: Option<File> = None;
     for n in (0..FILES).map(|n| n * STEP % FILES) {
