@@ -52,6 +52,7 @@ mod flush;
 mod hold_back;
 mod identity;
 mod install;
+mod kernel_view;
 mod large;
 mod listing;
 mod listings;
