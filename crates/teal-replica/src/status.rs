@@ -150,7 +150,7 @@ impl Replica {
     /// Settles a conflict: it is not shown any more.
     ///
     /// # Errors
-    /// As [`conflicts`](Self::conflicts), or what stood in the way of a flush before.
+    /// As [`unresolved_conflicts`](Self::unresolved_conflicts), or what stood in the way of a flush before.
     pub fn resolve_conflict(&self, conflict: u64) -> Result<(), FsError> {
         match self.flush_upstream() {
             // Stuck objects do not keep a conflict from being resolved.
