@@ -13,7 +13,7 @@ pub trait Clock: Send + Sync {
 
 /// A clock that can be waited for.
 pub trait Timer: Clock {
-    /// Returns when [`Clock::monotonic`] has reached `until`; at once if it has.
+    /// Returns when [`Clock::monotonic_time`] has reached `until`; at once if it has.
     fn wait_until(&self, until: Duration);
 }
 

@@ -125,7 +125,7 @@ impl KernelNotifier {
     /// as it is in the cache.
     ///
     /// The kernel has no message for this, but it raises the size before it takes the bytes of a
-    /// [`store`](Self::store) that reaches further. Here it finds none to take, and says so. (Linux
+    /// [`store_data`](Self::store_data) that reaches further. Here it finds none to take, and says so. (Linux
     /// 2.6.36 to 6.18. A kernel in which the size came last would leave it alone.)
     pub fn raise_size(&self, node: NodeId, size: u64) -> Result<bool, Errno> {
         // One byte at the end of the file is announced and not delivered.

@@ -10,21 +10,21 @@
 //! # Guarantees
 //! 1. *Kept*: an object that is referred to ([`Volume::hold`]) lives on without a name, and is
 //!    given back at the last [`Volume::release`], or after a crash.
-//! 2. *Told*: an object is given back, and a change is noted, in the same batch ([`Changes`]).
-//! 3. *Ordered*: the locks below are taken in the order of their [`Rank`]; debug builds assert it.
+//! 2. *Told*: an object is given back, and a change is noted, in the same batch ([`ChangeRecorder`]).
+//! 3. *Ordered*: the locks below are taken in the order of their [`LockRank`]; debug builds assert it.
 //!
 //! # Locks, in the order in which a thread may take them
 //! | rank | lock | guards | under it |
 //! |---|---|---|---|
-//! | [`DriveBurst`](Rank::DriveBurst) | a drive's `flushing` | one burst to a drive at a time, and its end | calls to the server, copying |
-//! | [`DriveMarks`](Rank::DriveMarks) | a drive's `marking` | one change of what has affinity at a time | reads and writes of the drive's notes |
-//! | [`Flush`](Rank::Flush) | `Replica::flushing` | one flush at a time | calls to the server, all of the flush |
-//! | [`Apply`](Rank::Apply) | `Replica::applying` | the position in history: one thread advances it at a time | calls to the server, installing |
-//! | [`Lookout`](Rank::Lookout) | `Lookout::looking` | one choice of what to fetch ahead at a time | reads of the store |
-//! | [`Namespace`](Rank::Namespace) | [`Volume::share_namespace`], [`Volume::own_namespace`] | shared by every change of names; exclusive for a cut, and for a change that lost its race too often | whole operations |
-//! | [`Moves`](Rank::Moves) | [`Volume::lock_moves`] | which directory lies in which: moves of directories between directories | whole operations |
-//! | [`Content`](Rank::Content) | `Replica::content_locks`, by object | whether content is here: shared by readers, exclusive for changes | reads and writes of that object |
-//! | [`Reclaim`](Rank::Reclaim) | `OrphanQueue::reclaiming` | one step of giving space back at a time | that step |
+//! | [`DriveBurst`](LockRank::DriveBurst) | a drive's `flushing` | one burst to a drive at a time, and its end | calls to the server, copying |
+//! | [`DriveMarks`](LockRank::DriveMarks) | a drive's `marking` | one change of what has affinity at a time | reads and writes of the drive's notes |
+//! | [`Flush`](LockRank::Flush) | `Replica::flushing` | one flush at a time | calls to the server, all of the flush |
+//! | [`Apply`](LockRank::Apply) | `Replica::applying` | the position in history: one thread advances it at a time | calls to the server, installing |
+//! | [`Prefetch`](LockRank::Prefetch) | `Lookout::looking` | one choice of what to fetch ahead at a time | reads of the store |
+//! | [`Namespace`](LockRank::Namespace) | [`Volume::share_namespace`], [`Volume::own_namespace`] | shared by every change of names; exclusive for a cut, and for a change that lost its race too often | whole operations |
+//! | [`Moves`](LockRank::Moves) | [`Volume::lock_moves`] | which directory lies in which: moves of directories between directories | whole operations |
+//! | [`Content`](LockRank::Content) | `Replica::content_locks`, by object | whether content is here: shared by readers, exclusive for changes | reads and writes of that object |
+//! | [`Reclaim`](LockRank::Reclaim) | `OrphanQueue::reclaiming` | one step of giving space back at a time | that step |
 //! | | the store's | see [`teal_log::Store`] | |
 //!
 //! Every other lock of these crates is a *leaf*: it guards the fields beside it, is held for a few

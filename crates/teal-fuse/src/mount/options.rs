@@ -41,7 +41,7 @@ pub struct FuseMountOptions {
 /// The treatment of files that are still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnmountMode {
-    /// Refuse with [`UnmountError::Busy`].
+    /// Refuse with [`UnmountError::Busy`](super::UnmountError::Busy).
     IfIdle,
     /// Take the mount out of the tree now and go on serving what is open until it is closed.
     Detach,

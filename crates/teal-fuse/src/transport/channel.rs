@@ -38,7 +38,7 @@ pub trait Transport: MessageSink {
     ///
     /// # Errors
     /// `EFAULT` when the other side has taken the message up to there; otherwise as
-    /// [`send`](Outlet::send).
+    /// [`send`](MessageSink::send).
     fn send_truncated(&self, head: &[u8], missing: usize) -> Result<(), Errno> {
         let end = vec![0_u8; missing];
         self.send(&[IoSlice::new(head), IoSlice::new(&end)])?;
