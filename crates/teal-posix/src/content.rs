@@ -460,10 +460,7 @@ impl FileSystem {
             let data = self.store().seek(no, at, false)?.unwrap_or(end).min(end);
             holes += data - at;
             at = self.store().seek(no, data, true)?.unwrap_or(end).max(data);
-            debug_assert!(
-                at >= data && holes <= end - offset,
-                "it goes on behind the data"
-            );
+            debug_assert!(at >= data && holes <= end - offset);
             if data == end {
                 break;
             }
