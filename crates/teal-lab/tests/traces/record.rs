@@ -72,7 +72,7 @@ impl Recording {
         rustix::process::kill_process(pid, Signal::INT).unwrap();
         let (said, file) = self.ended();
         assert!(
-            said.clone().expect_success().contains(" events, "),
+            said.clone().expect_success().contains(" events in "),
             "{said}"
         );
         file
