@@ -101,7 +101,6 @@ impl VolumeMount {
     /// Returns the time for which the kernel may keep attributes.
     fn attr_ttl(&self, attr: &Attr) -> Duration {
         // A recording wants every question for a file's attributes to come as a request.
-        // listings.
         if self.observed && attr.kind == FileType::File {
             Duration::ZERO
         } else {

@@ -379,7 +379,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes room, holes or zeros. Room is not set aside: there must be enough of it now.
+    /// Makes room, holes or zeros. Room is asked for and not set aside: there must be enough now.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and
@@ -401,7 +401,7 @@ impl FileSystem {
             .ok_or(FsError::FileTooBig)?;
         self.volume.name_damage(no, || {
             require_file(&self.store().attr(no)?)?;
-            // Allocation promises space for all holes, though it writes nothing.
+            // Allocation asks for space for all holes, and writes nothing.
             if matches!(mode, FallocateMode::Allocate { .. })
                 && self.bytes_in_holes(no, offset, end)? > self.store().space().free
             {

@@ -245,7 +245,7 @@ impl Server {
     }
 }
 
-/// Returns whether a request uses the writer of the metadata, or stores content.
+/// Returns whether a request uses the writer of the metadata, stores content, or changes a filter.
 fn is_change(request: &ClientRequest) -> bool {
     match request {
         ClientRequest::Put { .. }
@@ -253,9 +253,10 @@ fn is_change(request: &ClientRequest) -> bool {
         | ClientRequest::Commit { .. }
         | ClientRequest::Incarnate
         | ClientRequest::Resolve { .. }
-        | ClientRequest::Keep { .. } => true,
-        ClientRequest::Hello(_)
-        | ClientRequest::Pull { .. }
+        | ClientRequest::Keep { .. }
+        | ClientRequest::Hello(_)
+        | ClientRequest::Devices(_) => true,
+        ClientRequest::Pull { .. }
         | ClientRequest::Have { .. }
         | ClientRequest::List { .. }
         | ClientRequest::Look { .. }
@@ -264,7 +265,6 @@ fn is_change(request: &ClientRequest) -> bool {
         | ClientRequest::History { .. }
         | ClientRequest::ReadPast { .. }
         | ClientRequest::ListPast { .. }
-        | ClientRequest::Devices(_)
         | ClientRequest::Bye => false,
     }
 }

@@ -65,7 +65,7 @@ pub(crate) struct SegmentTable {
     doubtful: BTreeSet<u32>,
     /// Segments that the cleaner found unreadable; they are never picked again while mounted.
     bad: BTreeSet<u32>,
-    /// SegmentTable cleaned since the last checkpoint.
+    /// Segments cleaned since the last checkpoint.
     moving: BTreeSet<u32>,
 }
 
