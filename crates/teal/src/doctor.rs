@@ -84,7 +84,7 @@ pub(crate) fn run_doctor() -> Result<ExitCode> {
              sync(2) does not reach those of type fuse.teal"
         );
     }
-    let looked_at = count_noun(ours.len() as u64, "mount of TealFS");
+    let looked_at = count_noun(ours.len() as u64, "TealFS mount");
     if findings.is_empty() {
         say!("nothing is wrong with {looked_at}, /dev/fuse and the kernel's connections");
         return Ok(ExitCode::SUCCESS);
