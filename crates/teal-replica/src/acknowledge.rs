@@ -122,7 +122,7 @@ pub(crate) fn acknowledge_components(
         // Even of what was committed as it was sent the server may have moved the times.
         attributes: dirty.attributes.is_none(),
         times: dirty.data.is_none(),
-        older_times: (has_sent_attributes && !has_won_attributes) || !is_listed && dirty.is_empty(),
+        older_times: !is_listed && (dirty.is_empty() || has_sent_attributes && !has_won_attributes),
         data: (dirty.data.is_none() || bug(Bug::NewerOverwritten))
             && outcome != ContentOutcome::AsSent,
         displaced_tail: if let ContentOutcome::Behind(tail) = outcome {

@@ -27,8 +27,9 @@ pub(super) fn install_attributes(
         of.ctime = here.ctime;
     } else if is_behind {
         of.ctime = here.ctime;
-        // Neither does the modification time of a directory, which its entries set.
-        if version.kind.is_dir() {
+        // Neither does the modification time of a directory, which its entries set. One that is
+        // later than the last change was set by a program, and gives way to the server's.
+        if version.kind.is_dir() && here.mtime <= here.ctime {
             of.mtime = of.mtime.max(here.mtime);
         }
     }
