@@ -72,9 +72,20 @@ impl ChangeRecorder for Replica {
             // A created object is sent whole; only its absent content is noted.
             if note.dirty.created {
                 absorb_into_new(note, change);
-            } else {
-                record_change(locked, no, note, change, position);
+                return Ok(());
             }
+            let is_content = matches!(
+                change,
+                ObjectChange::Data { .. }
+                    | ObjectChange::Append { .. }
+                    | ObjectChange::Truncate { .. }
+            );
+            let base = if is_content && note.behind_since.is_none() {
+                self.settled_content().base(no, position)
+            } else {
+                position
+            };
+            record_change(locked, no, note, change, base);
             Ok(())
         })
     }

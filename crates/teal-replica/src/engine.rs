@@ -7,6 +7,7 @@ use super::news::NewsPosition;
 use super::note::ObjectNote;
 use super::options::UpstreamOptions;
 use super::own_identity::OwnIdentity;
+use super::settled_content::SettledContent;
 use super::state::SharedState;
 use super::{backlog, drives, eviction_clock, pin_set, prefetch_target, prefetch_window, stuck};
 use crate::note::NoteSummary;
@@ -55,6 +56,7 @@ pub struct Replica {
     prefetch_target: prefetch_target::PrefetchTarget,
     backlog: backlog::Backlog,
     eviction_clock: eviction_clock::EvictionClock,
+    settled_content: SettledContent,
     drives: drives::AttachedDrives,
     pin_work: pin_set::PinWork,
     domain: OnceLock<DedupDomain>,
@@ -156,6 +158,7 @@ impl Replica {
             prefetch_target: prefetch_target::PrefetchTarget::default(),
             backlog: backlog::Backlog::default(),
             eviction_clock: eviction_clock::EvictionClock::default(),
+            settled_content: SettledContent::default(),
             drives: drives::AttachedDrives::default(),
             pin_work: pin_set::PinWork::for_pins(&identity.pins),
             domain: OnceLock::new(),
@@ -221,6 +224,11 @@ impl Replica {
     /// Returns how many bytes are only here.
     pub(crate) fn backlog(&self) -> &backlog::Backlog {
         &self.backlog
+    }
+
+    /// Returns the content of own commits that the position has not reached.
+    pub(crate) fn settled_content(&self) -> &SettledContent {
+        &self.settled_content
     }
 
     /// Returns which objects were used.

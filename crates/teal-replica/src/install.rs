@@ -312,6 +312,7 @@ impl Replica {
         }
         let size = locked.attr(no).size;
         let was_sent = has_sent_content(&note, committed);
+        let was_in_batch = note.is_in_batch(committed);
         let free = if known {
             acknowledge_components(&mut note, version, committed, past, size)
         } else {
@@ -325,6 +326,15 @@ impl Replica {
         } else {
             ranges
         };
+        // Neither changed here since nor changed by another: it is here as this commit has it.
+        let is_as_sent = note.dirty.data.is_none() && !free.data && !note.dirty.created;
+        if let Some(batch) = committed
+            && was_in_batch
+            && is_as_sent
+            && version.data_seq == batch.seq
+        {
+            self.settled_content().settle(no, batch.seq);
+        }
         let mut invalidations = Vec::new();
         // Attributes before content: installing content sets the times again.
         if free.attributes {

@@ -79,6 +79,7 @@ pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
 #[allow(unreachable_pub, dead_code, reason = "public with the feature only")]
 mod seeded;
+mod settled_content;
 mod state;
 mod status;
 mod stuck;

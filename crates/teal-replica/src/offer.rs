@@ -78,6 +78,7 @@ impl Replica {
         self.drive_set().distrust_all();
         let before = self.start_incarnation(welcome)?;
         // Bases of the lost history move to the last common commit.
+        self.settled_content().forget();
         self.rebase_all(common)?;
         self.update_identity(|identity| {
             identity.set_position(common, digest);

@@ -158,6 +158,7 @@ impl Replica {
             .wait_until_heard(super::engine::HEARD_WITHIN);
         // The position moves last: a crash installs the same states again, which changes nothing.
         self.update_identity(|identity| identity.set_position(to, digest))?;
+        self.settled_content().position_moved(to);
         self.state().set_live(is_live);
         self.counters().pulls.fetch_add(1, Ordering::Relaxed);
         Ok(())

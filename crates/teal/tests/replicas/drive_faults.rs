@@ -15,6 +15,7 @@ use crate::tags::TAG_BEGINS;
 use crate::tree::entries;
 use crate::world::ROOT;
 use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use teal_env::{Disk, DiskShape};
 use teal_posix::FileSystem;
 use teal_replica::{DriveStatus, KnownDrives};
 use teal_testkit::{RecordingDisk, Rng};
-use teal_types::{FileType, ObjectNo, SECTOR, Sector};
+use teal_types::{BLOCK, ByteRanges, FileType, ObjectNo, SECTOR, Sector};
 
 /// The thread that reads from drives for others, which do not wait for long.
 const READER: &str = "teal-drive";
@@ -193,6 +194,9 @@ impl Stick {
     }
 }
 
+/// Damaged content, by file.
+type DamagedContent = HashMap<ObjectNo, ByteRanges>;
+
 impl Run {
     /// Bits of a drive flip while it lies in a drawer.
     pub(crate) fn flip(&mut self, which: usize) {
@@ -318,11 +322,18 @@ impl Run {
             return;
         }
         self.world.sticks[which].flip(&mut self.rng, 4, true);
+        let of_file = |(_, no, kind)| (kind == FileType::File).then_some(no);
+        let files: Vec<ObjectNo> = entries(&client, ROOT)
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(of_file)
+            .collect();
+        let before_reads = self.damaged_on(which, &files);
         let (spoiled, mut met) = (|| count(&client, &name, "spoiled"), Vec::new());
-        for (_, no, kind) in entries(&client, ROOT).unwrap_or_default() {
+        for &no in &files {
             let before = spoiled();
-            // Every block is damaged, because damage is met only by a read.
-            for from in [0, 70_000].into_iter().filter(|_| kind == FileType::File) {
+            // Damage is met only by a read.
+            for from in [0, 70_000] {
                 if let Ok(read) = client.read(no, from, 70_000) {
                     hand.is_as_at_the_position(&client, no, from, &read);
                 }
@@ -335,22 +346,41 @@ impl Run {
         {
             return;
         }
-        let disk = Arc::new(RecordingDisk::from_bytes(
-            SHAPE,
-            self.world.sticks[which].disk.snapshot(),
-        ));
-        let Ok(drive) = Drive::open(disk, self.world.clock()) else {
-            return;
-        };
+        // What no read has met stays damaged: content that was here, or came from another drive.
+        let after_reads = self.damaged_on(which, &files);
         for no in met {
+            let damaged = |all: &DamagedContent| all.get(&no).map_or(0, ByteRanges::byte_count);
+            let [was, is] = [damaged(&before_reads), damaged(&after_reads)];
+            assert!(
+                is == 0 || is < was,
+                "{name}: {was} bytes of {no} were damaged, and {is} are"
+            );
+            self.counts.repaired += 1;
+        }
+    }
+
+    /// Returns the damaged content of these files on a drive.
+    fn damaged_on(&self, which: usize, files: &[ObjectNo]) -> DamagedContent {
+        let stick = &self.world.sticks[which];
+        let disk = RecordingDisk::from_bytes(SHAPE, stick.disk.snapshot());
+        let mut all = DamagedContent::new();
+        let Ok(drive) = Drive::open(Arc::new(disk), self.world.clock()) else {
+            return all;
+        };
+        for &no in files {
             let Ok(Some(content)) = drive.held_object(no).map(|held| held.content) else {
                 continue;
             };
-            let Ok(found) = drive.read(no, content.data_seq, 0, content.size) else {
-                continue;
-            };
-            assert!(found.damaged.is_empty(), "{name}: {no} was damaged, and is");
-            self.counts.repaired += 1;
+            // Block by block, because a read gives up all of a step that has damage in it.
+            let mut damaged = ByteRanges::default();
+            for from in (0..content.size).step_by(BLOCK as usize) {
+                if let Ok(found) = drive.read(no, content.data_seq, from, BLOCK) {
+                    let ranges = found.damaged.iter();
+                    ranges.for_each(|(from, to)| damaged.add(from, to));
+                }
+            }
+            all.insert(no, damaged);
         }
+        all
     }
 }
