@@ -13,10 +13,20 @@ use std::collections::HashMap;
 use teal_log::{Cost, LockedObjects, StoreError};
 use teal_proto::conflict_name;
 use teal_types::{HardLink, Name, ObjectNo, ObjectVersion};
-use teal_volume::Invalidation;
+use teal_volume::{Invalidation, ObjectFate};
 
 /// The most conflict names of one file that are tried here; the server tries more.
 const CONFLICT_NAMES_MAX: u32 = 1000;
+
+/// The state here of an object that is gone at the server.
+enum GoneObject {
+    /// It was changed here, and stays until the server has heard of that.
+    Lives,
+    /// It is a directory with entries.
+    HasEntries,
+    /// Its names were removed.
+    Removed(ObjectFate),
+}
 
 /// Returns a name in the root for an object without a better place.
 fn number_name(no: ObjectNo) -> Option<HardLink> {
@@ -265,33 +275,13 @@ impl Replica {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
-        let mut note = self.note_of(no)?;
-        if note.is_in_batch(committed) {
-            // The removal is the server's answer to this batch: nothing is in flight any more.
-            note.in_flight = None;
-        }
-        if note.is_ours() {
-            // The object was changed here: the server hears of it, and lets it live again.
-            self.name_anew(&mut locked, no, &mut note, lost)?;
-            self.set_note(&locked, no, &note)?;
-            return Ok(true);
-        }
-        if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
-            // The directory holds dirty objects: the server hears of those, and brings it back, or
-            // takes them away, too. Components in flight were committed all the same.
-            note.needs_look = true;
-            self.state().set_needs_look();
-            self.set_note(&locked, no, &note)?;
-            return Ok(false);
-        }
         let mut invalidations = Vec::new();
-        for (dir, name) in locked.names(no) {
-            locked.remove_entry(dir, &name)?;
-            invalidations.push(Invalidation::Entry(dir, name));
-            invalidations.push(Invalidation::Data(dir, 0, 0));
-        }
-        self.set_note(&locked, no, &ObjectNote::default())?;
-        let fate = self.volume().decide_fate(&mut locked, no, self)?;
+        let fate =
+            match self.remove_locked(&mut locked, no, (committed, lost), &mut invalidations)? {
+                GoneObject::Lives => return Ok(true),
+                GoneObject::HasEntries => return Ok(false),
+                GoneObject::Removed(fate) => fate,
+            };
         // The kernel is told without any lock: its answer may need them.
         drop(locked);
         drop(op);
@@ -300,6 +290,44 @@ impl Replica {
             self.volume().invalidations().tell(what);
         }
         Ok(true)
+    }
+
+    /// Removes the names of a locked object that is gone at the server, unless something here needs
+    /// the object. `lost` is the directory of the name that it lost here.
+    fn remove_locked(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        no: ObjectNo,
+        (committed, lost): (Option<CommittedBatch>, Option<ObjectNo>),
+        invalidations: &mut Vec<Invalidation>,
+    ) -> Result<GoneObject, SyncError> {
+        let mut note = self.note_of(no)?;
+        if note.is_in_batch(committed) {
+            // The removal is the server's answer to this batch: nothing is in flight any more.
+            note.in_flight = None;
+        }
+        if note.is_ours() {
+            // The object was changed here: the server hears of it, and lets it live again.
+            self.name_anew(locked, no, &mut note, lost)?;
+            self.set_note(locked, no, &note)?;
+            return Ok(GoneObject::Lives);
+        }
+        if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
+            // The directory holds dirty objects: the server hears of those, and brings it back, or
+            // takes them away, too. Components in flight were committed all the same.
+            note.needs_look = true;
+            self.state().set_needs_look();
+            self.set_note(locked, no, &note)?;
+            return Ok(GoneObject::HasEntries);
+        }
+        for (dir, name) in locked.names(no) {
+            locked.remove_entry(dir, &name)?;
+            invalidations.push(Invalidation::Entry(dir, name));
+            invalidations.push(Invalidation::Data(dir, 0, 0));
+        }
+        self.set_note(locked, no, &ObjectNote::default())?;
+        let fate = self.volume().decide_fate(locked, no, self)?;
+        Ok(GoneObject::Removed(fate))
     }
 
     /// Returns whether an object has lost its name here to another and waits for the one it has at
