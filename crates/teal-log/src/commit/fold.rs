@@ -16,7 +16,7 @@ use crate::format::page::PagePtr;
 use crate::format::usage::{self, SegmentUse};
 use crate::object::directory::DirectoryContent;
 use crate::object::extents::FileExtents;
-use crate::object::state::{BlockContent, ObjectContent, ObjectRef};
+use crate::object::state::{BlockContent, LoggedState, ObjectContent, ObjectRef};
 use crate::tree::{PageMeta, Tree};
 use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
@@ -139,7 +139,7 @@ impl CommitLog {
             self.objects.ledger.pages_changed(pages, 0);
             layout.add_inode(object, state.core.lsn, &state.encode_whole())?;
             // The record is whole again, so recovery needs no older one.
-            state.unfolded = false;
+            state.logged = LoggedState::WholeRecord;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Content that is not on the disk is never lost from memory: an object that the open batch
-//!    changed (`in_batch`), or that has content pages or a core not folded since (`unfolded`), is
+//!    changed (`in_batch`), or that has content pages or a core not folded since (`is_unfolded`), is
 //!    held by the store's lists and not evicted.
 //! 2. `home` is where the newest *whole* record lies; the state is that record plus the deltas in
 //!    the log since the last checkpoint plus the changes of the open batch.
@@ -114,6 +114,28 @@ pub(crate) enum ObjectContent {
     Dir(DirectoryContent),
 }
 
+/// Tells how much of an object's record must be written again with the next batch that seals it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RecordChange {
+    /// No more than the attributes.
+    Attributes,
+    /// The links and extended attributes, too.
+    Head,
+    /// The whole record, wherever it lies now: the cleaner asks for this.
+    Whole,
+}
+
+/// Tells how much of an object the log has, changes of the open batch apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LoggedState {
+    /// Nothing: a roll-forward would not know of the object.
+    Nothing,
+    /// Deltas that are newer than the record at `home`, or that have no such record.
+    Deltas,
+    /// The whole record at `home`, which nothing is newer than.
+    WholeRecord,
+}
+
 /// Everything of an object; guarded by the lock of its [`CachedObject`].
 #[derive(Debug)]
 pub(crate) struct ObjectState {
@@ -127,14 +149,10 @@ pub(crate) struct ObjectState {
     pub(crate) cut: bool,
     /// Changed in the open batch.
     pub(crate) in_batch: bool,
-    /// Links or xattrs changed in the open batch.
-    pub(crate) head_changed: bool,
-    /// The whole record must be written again wherever it lies now (the cleaner asks for this).
-    pub(crate) rewrite: bool,
-    /// Something is newer than `home`.
-    pub(crate) unfolded: bool,
-    /// Some delta of it is in the log, so that a roll-forward knows of it.
-    pub(crate) logged: bool,
+    /// The parts of the record that the open batch must write.
+    pub(crate) record_change: RecordChange,
+    /// The parts of the state that are in the log.
+    pub(crate) logged: LoggedState,
     /// Given back: nothing but its number remains.
     pub(crate) gone: bool,
 }
@@ -171,12 +189,20 @@ impl ObjectState {
             home: None,
             cut: false,
             in_batch: false,
-            head_changed: true,
-            rewrite: false,
-            unfolded: true,
-            logged: false,
+            record_change: RecordChange::Head,
+            logged: LoggedState::Nothing,
             gone: false,
         }
+    }
+
+    /// Returns whether the next checkpoint must write the whole record.
+    pub(crate) fn is_unfolded(&self) -> bool {
+        self.logged != LoggedState::WholeRecord
+    }
+
+    /// Notes that links or extended attributes have changed.
+    pub(crate) fn head_changed(&mut self) {
+        self.record_change = self.record_change.max(RecordChange::Head);
     }
 
     /// Returns the content an object of this type starts with.
@@ -285,7 +311,7 @@ impl ObjectState {
         };
         // Small records are written whole, so that one read finds all of the object.
         let small = content <= INLINE_CONTENT && content + self.encode_head().len() <= WHOLE_RECORD;
-        small || (self.rewrite && content <= INLINE_CONTENT)
+        small || (self.record_change == RecordChange::Whole && content <= INLINE_CONTENT)
     }
 
     /// Returns the number of names, which is derived and never stored. A directory counts itself

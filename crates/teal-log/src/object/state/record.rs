@@ -1,6 +1,6 @@
 //! An object's state and its inode record: reading the record, and writing it whole or in part.
 
-use super::{BlockContent, ObjectContent, ObjectState};
+use super::{BlockContent, LoggedState, ObjectContent, ObjectState, RecordChange};
 use crate::format::imap::RecordHome;
 use crate::format::inode::{self, InodeCore, InodeItem};
 use crate::object::directory::{DirectoryContent, DirectoryEntries};
@@ -14,10 +14,12 @@ impl ObjectState {
         let mut state = Self::new(core, Self::empty_content(core.kind));
         state.home = home;
         // A decoded state has nothing that the log lacks.
-        state.head_changed = false;
+        state.record_change = RecordChange::Attributes;
         // Without a home, the record is not on the disk as a whole.
-        state.unfolded = home.is_none();
-        state.logged = home.is_some();
+        state.logged = match home {
+            Some(_) => LoggedState::WholeRecord,
+            None => LoggedState::Nothing,
+        };
         for item in items {
             state.add_item(no, item)?;
         }
