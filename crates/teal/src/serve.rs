@@ -43,22 +43,12 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
             store.display()
         );
     }
-    // The setting tells if the volume has a server already.
-    let known = replica::load_setting(&store)?;
-    if let Some(ReplicaSetting::Joined { address, .. }) = &known {
-        bail!(
-            "{} belongs to the server at {address}; a volume has one server",
-            store.display()
-        );
-    }
+    let known = load_own_setting(&store)?;
     let own = mounted
         .as_ref()
         .and_then(|status| status.upstream.as_ref()?.served.clone());
     // A volume that is served on the wanted address needs no new start, only a new token.
-    if let Some(ReplicaSetting::Served { listen, .. }) = &known
-        && own.is_some()
-        && args.listen.as_ref().is_none_or(|new| new == listen)
-    {
+    if own.is_some() && is_served_as_asked(known.as_ref(), args) {
         return print_invitation(&dir);
     }
     if mounted.is_none() {
@@ -94,6 +84,28 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
         print_invitation(&dir)?;
     }
     Ok(code)
+}
+
+/// Returns the setting of a volume that can have a server here, if it has one already.
+fn load_own_setting(store: &Path) -> Result<Option<ReplicaSetting>> {
+    let known = replica::load_setting(store)?;
+    if let Some(ReplicaSetting::Joined { address, .. }) = &known {
+        bail!(
+            "{} belongs to the server at {address}; a volume has one server",
+            store.display()
+        );
+    }
+    Ok(known)
+}
+
+/// Returns whether the server of a volume listens where these arguments want it.
+fn is_served_as_asked(known: Option<&ReplicaSetting>, args: &ServeArgs) -> bool {
+    match known {
+        Some(ReplicaSetting::Served { listen, .. }) => {
+            args.listen.as_ref().is_none_or(|new| new == listen)
+        }
+        _ => false,
+    }
 }
 
 /// Returns a mount without options.
