@@ -36,8 +36,8 @@ mod transport;
 pub use bdi::{BdiKnob, set_bdi};
 pub use loopdev::LoopDevice;
 pub use mount::{
-    DeviceNumber, FuseMountOptions, MountError, UnmountError, UnmountHandle, UnmountMode,
-    detach_dead, is_dead, mount,
+    DeviceNumber, FuseMountOptions, GeneralMountFlags, MountError, UnmountError, UnmountHandle,
+    UnmountMode, detach_dead, is_dead, mount,
 };
 pub use notify::KernelNotifier;
 pub use reply::{

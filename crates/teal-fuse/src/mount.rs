@@ -12,7 +12,7 @@ mod fusermount;
 mod options;
 
 pub use error::{MountError, UnmountError};
-pub use options::{FuseMountOptions, UnmountMode};
+pub use options::{FuseMountOptions, GeneralMountFlags, UnmountMode};
 
 use crate::transport::{DEV_FUSE, DevFuse};
 use options::{BLOCK_SIZE, SUBTYPE};
@@ -247,7 +247,7 @@ fn mount_as_root(point: &Path, options: &FuseMountOptions) -> Result<DevFuse, Mo
         &*options.source,
         point,
         format!("{kind}.{SUBTYPE}"),
-        options.mount_flags(),
+        options.flags.mount_flags(),
         &*data,
     )
     .map_err(|errno| match errno {

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use teal_fuse::{
-    BdiKnob, DirBuffer, FuseMountOptions, FuseOperation, FuseSession, Handle, InitConfig,
-    InitFlags, KernelNotifier, KernelRequest, LookupEntry, MountError, NodeId, OpenFlags,
-    ReplySender, RequestHandler, SessionError, StatfsReply, Transport, UnmountError, UnmountHandle,
-    UnmountMode, set_bdi,
+    BdiKnob, DirBuffer, FuseMountOptions, FuseOperation, FuseSession, GeneralMountFlags, Handle,
+    InitConfig, InitFlags, KernelNotifier, KernelRequest, LookupEntry, MountError, NodeId,
+    OpenFlags, ReplySender, RequestHandler, SessionError, StatfsReply, Transport, UnmountError,
+    UnmountHandle, UnmountMode, set_bdi,
 };
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
 
@@ -239,7 +239,7 @@ fn join(server: JoinHandle<Result<(), SessionError>>) -> Result<(), SessionError
 fn options() -> FuseMountOptions {
     FuseMountOptions {
         source: "tiny,test".into(),
-        read_only: true,
+        flags: GeneralMountFlags::READ_ONLY,
         default_permissions: true,
         ..Default::default()
     }
@@ -536,7 +536,7 @@ fn a_user_mounts_through_fusermount3() {
         return as_nobody("a_user_mounts_through_fusermount3");
     }
     let Some(mut mounted) = Mounted::new(&FuseMountOptions {
-        read_only: false,
+        flags: GeneralMountFlags::empty(),
         ..options()
     }) else {
         return;

@@ -24,6 +24,7 @@ mod invalidate;
 mod serve;
 mod watch;
 
+pub use teal_fuse::GeneralMountFlags;
 pub use watch::RequestWatcher;
 
 use counts::OpcodeCounters;
@@ -60,16 +61,8 @@ pub struct MountSettings {
     /// Mounts on a block device where that is possible, so that `sync(2)` and `syncfs(2)` reach the
     /// volume.
     pub syncfs: bool,
-    /// Allows no changes.
-    pub read_only: bool,
-    /// Set-user-id bits do not count.
-    pub nosuid: bool,
-    /// Device files do not work.
-    pub nodev: bool,
-    /// Programs do not run.
-    pub noexec: bool,
-    /// Reading changes no access times.
-    pub noatime: bool,
+    /// The flags that the kernel enforces.
+    pub flags: GeneralMountFlags,
     /// Threads that answer requests; over `io_uring`, of each processor.
     pub threads: NonZeroUsize,
     /// Which way requests come.
@@ -111,7 +104,8 @@ fn mount_on_device(
     let loop_device = if kind.is_block_device() {
         None
     } else {
-        Some(LoopDevice::attach_file(source, settings.read_only))
+        let read_only = settings.flags.contains(GeneralMountFlags::READ_ONLY);
+        Some(LoopDevice::attach_file(source, read_only))
     };
     let failure = match loop_device.transpose() {
         Ok(loop_device) => {
@@ -187,11 +181,7 @@ impl VolumeMount {
             block_device: false,
             allow_other: is_root,
             default_permissions: true,
-            read_only: settings.read_only,
-            nosuid: settings.nosuid,
-            nodev: settings.nodev,
-            noexec: settings.noexec,
-            noatime: settings.noatime,
+            flags: settings.flags,
             max_read: None,
         };
         let config = init_config(settings.uring);

@@ -53,6 +53,27 @@ pub struct SetAttrRequest {
     pub kill_suidgid: bool,
 }
 
+impl SetAttrRequest {
+    /// Returns the changes of attributes that the request makes at `now`, which is one reading of
+    /// the clock for all of its times.
+    fn changes_at(&self, now: Timestamp) -> AttributeChanges {
+        let time = |change| match change {
+            TimeChange::Set(time) => time,
+            TimeChange::Now => now,
+        };
+        AttributeChanges {
+            perm: self.perm,
+            uid: self.uid,
+            gid: self.gid,
+            atime: self.atime.map(time),
+            // A cut changes the content, even where the size stays.
+            mtime: self.mtime.map(time).or(self.size.map(|_| now)),
+            // The change time moves in any case.
+            ctime: Some(self.ctime.unwrap_or(now)),
+        }
+    }
+}
+
 impl FileSystem {
     /// Returns the attributes of an object.
     ///
@@ -93,21 +114,7 @@ impl FileSystem {
             }
             if let Some(size) = set.size {
                 require_file(&attr)?;
-                // An opening that empties a file replaces its content, whatever that is. A cut
-                // through a handle has seen the content.
-                let base = if set.is_held {
-                    self.base_of(no, size, attr.size)
-                } else {
-                    ChangeBase::Position
-                };
-                let truncated = ObjectChange::Truncate {
-                    size: size.min(attr.size),
-                    base,
-                };
-                self.changes.record(&mut locked, no, truncated)?;
-                locked.truncate(no, size)?;
-                // A cut through the kernel makes the old sizes of the file known.
-                self.volume.stale_files().forget_file(no);
+                self.change_length(&mut locked, &attr, size, set.is_held)?;
             }
             let owner = set.uid.is_some() || set.gid.is_some();
             // A change of owner takes all privileges away; a cut takes capabilities only.
@@ -116,38 +123,10 @@ impl FileSystem {
             } else if set.size.is_some() {
                 strip_privileges(&mut locked, no, false)?;
             }
-            if let Some(perm) = set.perm
-                && let Some(mut acl) = acl_of(&locked, no, acl::ACCESS)?
-            {
-                acl.set_mode(perm & 0o777);
-                locked.set_xattr(no, acl::ACCESS, Some(&acl.encode()))?;
+            if let Some(perm) = set.perm {
+                set_list_mode(&mut locked, no, perm)?;
             }
-            // One clock reading for all times of the request.
-            let now = self.volume.now();
-            let time = |change: Option<TimeChange>| {
-                change.map(|change| match change {
-                    TimeChange::Set(time) => time,
-                    TimeChange::Now => now,
-                })
-            };
-            // A cut changes the content, even where the size stays.
-            let mtime = time(set.mtime).or(set.size.map(|_| now));
-            let perm = set.perm;
-            let uid = set.uid;
-            let gid = set.gid;
-            // The change time moves in any case.
-            let ctime = Some(set.ctime.unwrap_or(now));
-            locked.set_attr(
-                no,
-                AttributeChanges {
-                    perm,
-                    uid,
-                    gid,
-                    atime: time(set.atime),
-                    mtime,
-                    ctime,
-                },
-            );
+            locked.set_attr(no, set.changes_at(self.volume.now()));
             // Recorded only if the server would see a difference.
             let now = locked.attr(no);
             if owner || now.perm != attr.perm || set.mtime.is_some() {
@@ -164,6 +143,33 @@ impl FileSystem {
             }
             Ok(now)
         })
+    }
+
+    /// Sets the length of a locked file. `is_held`: through an open file.
+    fn change_length(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        attr: &Attr,
+        size: u64,
+        is_held: bool,
+    ) -> Result<(), FsError> {
+        let no = attr.object;
+        // An opening that empties a file replaces its content, whatever that is. A cut through a
+        // handle has seen the content.
+        let base = if is_held {
+            self.base_of(no, size, attr.size)
+        } else {
+            ChangeBase::Position
+        };
+        let truncated = ObjectChange::Truncate {
+            size: size.min(attr.size),
+            base,
+        };
+        self.changes.record(locked, no, truncated)?;
+        locked.truncate(no, size)?;
+        // A cut through the kernel makes the old sizes of the file known.
+        self.volume.stale_files().forget_file(no);
+        Ok(())
     }
 
     /// Returns the cost of an operation on an object's content or attributes: its record, with
@@ -248,6 +254,15 @@ fn strip_privileges(
                 ..AttributeChanges::default()
             },
         );
+    }
+    Ok(())
+}
+
+/// Brings the access control list of a locked object, if it has one, in line with a new mode.
+fn set_list_mode(locked: &mut LockedObjects<'_>, no: ObjectNo, perm: u16) -> Result<(), FsError> {
+    if let Some(mut acl) = acl_of(locked, no, acl::ACCESS)? {
+        acl.set_mode(perm & 0o777);
+        locked.set_xattr(no, acl::ACCESS, Some(&acl.encode()))?;
     }
     Ok(())
 }

@@ -103,39 +103,14 @@ impl FileSystem {
             .lookup(parent, name)?
             .ok_or(FsError::NotFound)?;
         let there = self.store().lookup(new_parent, new_name)?;
-        // A directory that is not listed may have entries.
-        if let Some((there, FileType::Dir)) = there
-            && !self.residency.is_listed(there)?
-            && mode != RenameMode::Exchange
-        {
-            return Err(FsError::NotEmpty);
-        }
-        match (mode, there) {
-            (RenameMode::NoReplace, Some(_)) => return Err(FsError::Exists),
-            (RenameMode::Exchange, None) => return Err(FsError::NotFound),
-            _ => {}
-        }
+        self.check_target(there, mode)?;
+        // Only a move of a directory to another directory can make a cycle.
         let is_dir =
             |object: Option<(ObjectNo, FileType)>| object.is_some_and(|(_, kind)| kind.is_dir());
-        // Only a move between directories can make a cycle.
-        let between = parent != new_parent;
-        let _moves =
-            (between && (is_dir(Some(found)) || is_dir(there))).then(|| self.volume.lock_moves());
-        // A directory must not move into itself.
-        if between && is_dir(Some(found)) && self.is_above(found.0, new_parent)? {
-            return Err(FsError::Invalid);
-        }
-        if let Some((there, FileType::Dir)) = there
-            && between
-            // The target directory contains the source, so it is not empty; an exchange would make
-            // a cycle.
-            && self.is_above(there, parent)?
-        {
-            return Err(if mode == RenameMode::Exchange {
-                FsError::Invalid
-            } else {
-                FsError::NotEmpty
-            });
+        let moves_dir = parent != new_parent && (is_dir(Some(found)) || is_dir(there));
+        let _moves = moves_dir.then(|| self.volume.lock_moves());
+        if moves_dir {
+            self.check_cycle(ends, found, there, mode)?;
         }
         // The objects are locked together with both directories.
         let objects: Vec<ObjectNo> = [Some(found), there]
@@ -163,6 +138,51 @@ impl FileSystem {
             }
             there => self.move_name(&mut locked, ends, found, there).map(Some),
         }
+    }
+
+    /// Refuses a target that the mode of a rename does not allow.
+    fn check_target(
+        &self,
+        there: Option<(ObjectNo, FileType)>,
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
+        // A directory that is not listed may have entries.
+        if let Some((there, FileType::Dir)) = there
+            && !self.residency.is_listed(there)?
+            && mode != RenameMode::Exchange
+        {
+            return Err(FsError::NotEmpty);
+        }
+        match (mode, there) {
+            (RenameMode::NoReplace, Some(_)) => Err(FsError::Exists),
+            (RenameMode::Exchange, None) => Err(FsError::NotFound),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to move a directory below itself. The caller holds the lock of moves.
+    fn check_cycle(
+        &self,
+        ends: &RenameEnds,
+        found: (ObjectNo, FileType),
+        there: Option<(ObjectNo, FileType)>,
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
+        if found.1.is_dir() && self.is_above(found.0, ends.to.0)? {
+            return Err(FsError::Invalid);
+        }
+        // The target directory contains the source, so it is not empty; an exchange would make a
+        // cycle.
+        if let Some((there, FileType::Dir)) = there
+            && self.is_above(there, ends.from.0)?
+        {
+            return Err(if mode == RenameMode::Exchange {
+                FsError::Invalid
+            } else {
+                FsError::NotEmpty
+            });
+        }
+        Ok(())
     }
 
     fn move_name(

@@ -19,22 +19,74 @@ use teal_log::Cost;
 use teal_proto::{ClientRequest, ServerReply, WANTS_MAX};
 use teal_types::{BatchNo, CommitSeq, ObjectNo, ObjectVersion};
 
-/// Which components of the server's state may be installed: those that are the server's here.
+/// Tells which times of the server's state may be installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum InstallableTimes {
+    /// No time, because dirty content has a time of its own.
+    None,
+    /// Times that are not older than those here: a dirty name or extended attribute moved them on,
+    /// and the server has not heard of it; or the times are those of a directory that is listed
+    /// here, whose entries may be dirty.
+    NotOlder,
+    /// All times.
+    Any,
+}
+
+/// Tells how much of the server's content may be installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InstallableContent {
+    /// Nothing: the content is dirty, or the server has it as it is here.
+    None,
+    /// All that has changed at the server.
+    Changed,
+    /// The same, and everything from the place of this tail on, which was sent and lies elsewhere
+    /// in the server's file than here.
+    BehindTail(AppendedTail),
+}
+
+/// Tells which components of the server's state may be installed: those that are the server's here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InstallableComponents {
     pub(crate) attributes: bool,
-    /// The times among them: not while content is dirty, which has a time of its own.
-    pub(crate) times: bool,
-    /// Times that are older than those here: not while a name or an extended attribute is dirty,
-    /// which moved them on and of which the server has not heard; and not those of a directory that
-    /// is listed here, where it is its entries that may be dirty.
-    pub(crate) older_times: bool,
-    pub(crate) data: bool,
-    /// The tail that was sent, if the server has it at another place of the file than this replica.
-    pub(crate) displaced_tail: Option<AppendedTail>,
+    /// The times among the attributes.
+    pub(crate) times: InstallableTimes,
+    pub(crate) content: InstallableContent,
     pub(crate) links: bool,
     /// Extended attributes but those that are dirty.
     pub(crate) xattrs: bool,
+}
+
+impl InstallableComponents {
+    /// The components of a new object, which are all installable.
+    pub(crate) const ALL: Self = Self {
+        attributes: true,
+        times: InstallableTimes::Any,
+        content: InstallableContent::Changed,
+        links: true,
+        xattrs: true,
+    };
+
+    /// Returns the components of an object of which nothing is dirty or in flight.
+    fn beside_unsent(note: &ObjectNote, is_listed: bool) -> Self {
+        let mut free = Self::ALL;
+        if is_listed {
+            free.times = InstallableTimes::NotOlder;
+        }
+        let in_flight = note.in_flight.iter().map(|sent| &sent.components);
+        for unsent in std::iter::once(&note.dirty).chain(in_flight) {
+            if unsent.created || unsent.data.is_some() {
+                free.times = InstallableTimes::None;
+                free.content = InstallableContent::None;
+            } else if !unsent.is_empty() {
+                free.times = free.times.min(InstallableTimes::NotOlder);
+            }
+            // A created object is this replica's with all of its components.
+            free.attributes &= !unsent.created && unsent.attributes.is_none();
+            free.links &= !unsent.created && !unsent.gone && unsent.links.is_none();
+            free.xattrs &= !unsent.created;
+        }
+        free
+    }
 }
 
 /// Ends the flight of an object's components, once the object's state after the batch is known.
@@ -52,87 +104,99 @@ pub(crate) fn acknowledge_components(
         .as_ref()
         .filter(|in_flight| in_flight.was_committed_in(committed));
     let Some((in_flight, seq)) = in_flight.zip(committed.map(|batch| batch.seq)) else {
-        let held = |of: &dyn Fn(&UnsentComponents) -> bool| {
-            of(&note.dirty)
-                || note
-                    .in_flight
-                    .as_ref()
-                    .is_some_and(|in_flight| of(&in_flight.components))
-        };
-        return InstallableComponents {
-            attributes: !held(&|part| part.created || part.attributes.is_some()),
-            times: !held(&|part| part.created || part.data.is_some()),
-            older_times: !is_listed && !held(&|part| !part.is_empty()),
-            data: !held(&|part| part.created || part.data.is_some()),
-            displaced_tail: None,
-            links: !held(&|part| part.created || part.gone || part.links.is_some()),
-            xattrs: !held(&|part| part.created),
-        };
+        return InstallableComponents::beside_unsent(note, is_listed);
     };
-    let part = in_flight.components.clone();
-    // A batch that created the object carried all of its components.
-    let all = part.created;
-    // A component is won if the server's state of it is the one of this batch.
-    let has_sent_attributes = all || part.attributes.is_some();
-    let has_won_attributes = version.attr_seq == seq;
-    let outcome = ContentOutcome::of_batch(&part, version, past, seq);
-    let named = all || part.links.is_some();
+    let sent = in_flight.components.clone();
+    let outcome = ContentOutcome::of_batch(&sent, version, past, seq);
     // The batch is over for this object, whichever of its components were won.
     note.in_flight = None;
     let dirty = &mut note.dirty;
-    // The position may have passed the batch before it is settled: what has changed here since
-    // began no later than there.
-    if has_sent_attributes && let Some(base) = &mut dirty.attributes {
-        *base = if has_won_attributes {
-            seq
-        } else {
-            part.attributes.unwrap_or(*base).min(seq)
-        };
-    }
+    let attributes_lost = rebase_attributes(dirty, &sent, version, seq);
     // Content that was changed again after the cut needs a new base: the server's state may now
     // contain the batch.
     if let Some(newer) = &mut dirty.data {
-        acknowledge_newer(
-            newer,
-            part.data.as_ref(),
-            outcome,
-            (seq, version.size, size),
-        );
+        let sizes = (seq, version.size, size);
+        acknowledge_newer(newer, sent.data.as_ref(), outcome, sizes);
     }
-    if let Some((base, names)) = &mut dirty.links {
-        if dirty.gone {
-            // Removed here without another's change of what was in flight having been seen: the
-            // server must notice.
-            *base = first_unseen_base(&part, version, seq).map_or(*base, |seen| seen.min(*base));
-        } else if named {
-            *base = seq;
-        }
-        if named {
-            // Whatever became of the names that were sent: these are the ones it has, and what is
-            // dirty begins there.
-            *names = version.links.clone();
-        }
-    }
+    rebase_links(dirty, &sent, version, seq);
     for (name, base) in &mut dirty.xattrs {
-        if part.xattrs.iter().any(|(in_batch, _)| in_batch == name) || all {
+        if sent.created || sent.xattrs.iter().any(|(in_batch, _)| in_batch == name) {
             *base = seq;
         }
     }
+    let times = if dirty.data.is_some() {
+        InstallableTimes::None
+    } else if !is_listed && (dirty.is_empty() || attributes_lost) {
+        InstallableTimes::Any
+    } else {
+        InstallableTimes::NotOlder
+    };
+    let content = match outcome {
+        _ if dirty.data.is_some() && !bug(Bug::NewerOverwritten) => InstallableContent::None,
+        ContentOutcome::AsSent => InstallableContent::None,
+        ContentOutcome::Behind(tail) => InstallableContent::BehindTail(tail),
+        ContentOutcome::NotSent | ContentOutcome::Lost => InstallableContent::Changed,
+    };
     InstallableComponents {
         // Even of what was committed as it was sent the server may have moved the times.
         attributes: dirty.attributes.is_none(),
-        times: dirty.data.is_none(),
-        older_times: !is_listed && (dirty.is_empty() || has_sent_attributes && !has_won_attributes),
-        data: (dirty.data.is_none() || bug(Bug::NewerOverwritten))
-            && outcome != ContentOutcome::AsSent,
-        displaced_tail: if let ContentOutcome::Behind(tail) = outcome {
-            Some(tail)
-        } else {
-            None
-        },
+        times,
+        content,
         // A name that another had is another one at the server.
         links: dirty.links.is_none() && !dirty.gone,
         xattrs: true,
+    }
+}
+
+/// Bases attributes that are dirty again on the batch. Returns whether those that were sent lost a
+/// conflict.
+fn rebase_attributes(
+    dirty: &mut UnsentComponents,
+    sent: &UnsentComponents,
+    version: &ObjectVersion,
+    seq: CommitSeq,
+) -> bool {
+    // A batch that created the object carried all of its components.
+    if !sent.created && sent.attributes.is_none() {
+        return false;
+    }
+    // A component is won if the server's state of it is the one of this batch.
+    let has_won = version.attr_seq == seq;
+    if let Some(base) = &mut dirty.attributes {
+        // The position may have passed the batch before it is settled: what has changed here since
+        // began no later than there.
+        *base = if has_won {
+            seq
+        } else {
+            sent.attributes.unwrap_or(*base).min(seq)
+        };
+    }
+    !has_won
+}
+
+/// Bases names that are dirty again, or the removal of the object, on the batch.
+fn rebase_links(
+    dirty: &mut UnsentComponents,
+    sent: &UnsentComponents,
+    version: &ObjectVersion,
+    seq: CommitSeq,
+) {
+    let has_sent_names = sent.created || sent.links.is_some();
+    let Some((base, names)) = &mut dirty.links else {
+        return;
+    };
+    if dirty.gone {
+        // Removed here without another's change of what was in flight having been seen: the server
+        // must notice.
+        let unseen = first_unseen_base(sent, version, seq);
+        *base = unseen.map_or(*base, |seen| seen.min(*base));
+    } else if has_sent_names {
+        *base = seq;
+    }
+    if has_sent_names {
+        // Whatever became of the names that were sent: these are the ones the object has at the
+        // server, and what is dirty begins there.
+        names.clone_from(&version.links);
     }
 }
 
@@ -234,12 +298,9 @@ impl Replica {
         for no in gone {
             // The note is read without a lock first: most objects need nothing.
             let note = self.note_of(*no)?;
+            let is_in_batch = note.in_flight.is_some_and(|sent| sent.batch == batch);
             // Without newer changes, the removal of the object has nothing to be based on.
-            if note.dirty.is_empty()
-                || note
-                    .in_flight
-                    .is_none_or(|in_flight| in_flight.batch != batch)
-            {
+            if note.dirty.is_empty() || !is_in_batch {
                 continue;
             }
             let request = ClientRequest::ReadPast {
@@ -251,29 +312,32 @@ impl Replica {
             let ServerReply::Past { version, .. } = self.ask_server(&request)? else {
                 return Err(unexpected("to a read of the past").into());
             };
-            let Some(version) = version else { continue };
-            // The change frees space in the end, so it may use the reserve.
-            let cost = Cost::note()
-                .with_note(self.note_of(*no)?.encode().len() + 4096)
-                .freeing();
-            let op = self.begin_operation(cost)?;
-            let locked = op.lock(&[*no]).ok();
-            // The note may have changed until the object was locked.
-            let mut note = self.note_of(*no)?;
-            acknowledge_components(
-                &mut note,
-                &version,
-                committed,
-                None,
-                locked.as_ref().map_or(0, |locked| locked.attr(*no).size),
-            );
-            op.set_note(
-                *no,
-                Some(&note.encode())
-                    .filter(|_| !note.is_empty())
-                    .map(|bytes| &bytes[..]),
-            )?;
+            if let Some(version) = version {
+                self.acknowledge_past(*no, &version, committed)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Acknowledges a batch by the state that it made of an object.
+    fn acknowledge_past(
+        &self,
+        no: ObjectNo,
+        version: &ObjectVersion,
+        committed: Option<CommittedBatch>,
+    ) -> Result<(), SyncError> {
+        // The change frees space in the end, so it may use the reserve.
+        let cost = Cost::note()
+            .with_note(self.note_of(no)?.encode().len() + 4096)
+            .freeing();
+        let op = self.begin_operation(cost)?;
+        let locked = op.lock(&[no]).ok();
+        // The note may have changed until the object was locked.
+        let mut note = self.note_of(no)?;
+        let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
+        acknowledge_components(&mut note, version, committed, None, size);
+        let bytes = (!note.is_empty()).then(|| note.encode());
+        op.set_note(no, bytes.as_deref())?;
         Ok(())
     }
 

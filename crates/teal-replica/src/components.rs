@@ -2,7 +2,7 @@
 //! content.
 
 use super::ObjectNote;
-use super::acknowledge::InstallableComponents;
+use super::acknowledge::InstallableTimes;
 use super::cut::attributes_of;
 use teal_log::{AttributeChanges, LockedObjects, StoreError};
 use teal_types::ObjectVersion;
@@ -14,24 +14,27 @@ use teal_volume::Invalidation;
 pub(super) fn install_attributes(
     locked: &mut LockedObjects<'_>,
     version: &ObjectVersion,
-    free: InstallableComponents,
+    times: InstallableTimes,
     invalidations: &mut Vec<Invalidation>,
 ) {
     let no = version.object;
     let here = attributes_of(&locked.attr(no));
     let mut of = version.attributes;
-    // The change time never goes back where changes of this replica may be newer.
-    let is_behind = !free.older_times && of.ctime < here.ctime;
-    if !free.times {
-        of.mtime = here.mtime;
-        of.ctime = here.ctime;
-    } else if is_behind {
-        of.ctime = here.ctime;
-        // Neither does the modification time of a directory, which its entries set. One that is
-        // later than the last change was set by a program, and gives way to the server's.
-        if version.kind.is_dir() && here.mtime <= here.ctime {
-            of.mtime = of.mtime.max(here.mtime);
+    match times {
+        InstallableTimes::None => {
+            of.mtime = here.mtime;
+            of.ctime = here.ctime;
         }
+        // The change time never goes back where changes of this replica may be newer.
+        InstallableTimes::NotOlder if of.ctime < here.ctime => {
+            of.ctime = here.ctime;
+            // Neither does the modification time of a directory, which its entries set. One that is
+            // later than the last change was set by a program, and gives way to the server's.
+            if version.kind.is_dir() && here.mtime <= here.ctime {
+                of.mtime = of.mtime.max(here.mtime);
+            }
+        }
+        InstallableTimes::NotOlder | InstallableTimes::Any => {}
     }
     if here != of {
         let perm = Some(of.perm);
@@ -115,14 +118,14 @@ pub(super) fn install_xattrs(
 pub(super) fn install_content_of(
     locked: &mut LockedObjects<'_>,
     version: &ObjectVersion,
-    (ranges, free): (Option<&[(u64, u64)]>, InstallableComponents),
+    (ranges, times): (Option<&[(u64, u64)]>, InstallableTimes),
     note: &mut ObjectNote,
 ) -> Result<InstalledContent, StoreError> {
     let no = version.object;
     let ctime = locked.attr(no).ctime;
     let content = install_content(locked, version, ranges, note)?;
     // The installed content brought the server's change time, which may be older than the one here.
-    if !free.older_times && locked.attr(no).ctime < ctime {
+    if times != InstallableTimes::Any && locked.attr(no).ctime < ctime {
         locked.set_attr(
             no,
             AttributeChanges {

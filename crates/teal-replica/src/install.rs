@@ -11,7 +11,7 @@
 //! 5. The kernel is told to forget what it may remember of the object, after the object
 //!    has changed.
 
-use super::acknowledge::{InstallableComponents, acknowledge_components};
+use super::acknowledge::{InstallableComponents, InstallableContent, acknowledge_components};
 use super::committed::CommittedBatch;
 use super::components::{
     InstalledContent, XattrFit, install_attributes, install_content_of, install_xattrs,
@@ -25,13 +25,20 @@ use teal_log::{AttributeChanges, Cost, LockedObjects, NewObject, StoreError};
 use teal_proto::{RefusalCode, RefusalReply};
 use teal_types::ranges::CONTENT_END;
 use teal_types::{FileType, HardLink, LEASE, ObjectNo, ObjectVersion, REPLICATED_LIMIT};
+use teal_volume::Invalidation;
 
-/// The facts about a batch that an installed state may acknowledge.
-#[derive(Debug, Clone, Copy, Default)]
-struct BatchArrival<'a> {
+/// The state of an object at the server that is to be installed.
+#[derive(Debug, Clone, Copy)]
+struct ArrivingState<'a> {
+    version: &'a ObjectVersion,
+    /// Where the content has changed since the position; `None`: anywhere.
+    ranges: Option<&'a [(u64, u64)]>,
+    /// The batch of this replica that the state may acknowledge.
     committed: Option<CommittedBatch>,
-    /// The state that it made, where that is not the present one and was asked for.
+    /// The state that this batch made, where that is not the present one and was asked for.
     past: Option<&'a ObjectVersion>,
+    /// Whether the object is here.
+    known: bool,
 }
 
 impl Replica {
@@ -61,15 +68,13 @@ impl Replica {
             self.make_place(version)?;
         }
         let past = self.past_of_tail(version, committed)?;
-        self.install_here(
+        self.install_here(ArrivingState {
             version,
             ranges,
-            BatchArrival {
-                committed,
-                past: past.as_ref(),
-            },
+            committed,
+            past: past.as_ref(),
             known,
-        )
+        })
     }
 
     /// Checks whether an object the server knows can be of this life, if its number is of this
@@ -122,21 +127,22 @@ impl Replica {
             }
             // From the top down: each directory has its place when it is entered.
             while let Some(parent) = above.pop() {
-                self.install_here(&parent, None, BatchArrival::default(), false)?;
+                self.install_here(ArrivingState {
+                    version: &parent,
+                    ranges: None,
+                    committed: None,
+                    past: None,
+                    known: false,
+                })?;
             }
         }
         Ok(())
     }
 
-    fn install_here(
-        &self,
-        version: &ObjectVersion,
-        ranges: Option<&[(u64, u64)]>,
-        arrival: BatchArrival<'_>,
-        known: bool,
-    ) -> Result<(), SyncError> {
+    fn install_here(&self, arriving: ArrivingState<'_>) -> Result<(), SyncError> {
+        let version = arriving.version;
         let no = version.object;
-        if !known && self.store().is_leaving(no) {
+        if !arriving.known && self.store().is_leaving(no) {
             // The object was given back a moment ago, because its directory was not here.
             self.store().commit()?;
         }
@@ -148,7 +154,7 @@ impl Replica {
             let with = self.plan_locks(version)?;
             let _content = self.residency_lock(no).write();
             // If another object had one of the names until then, the locks are planned again.
-            if self.try_install(version, ranges, arrival, &with, known)? {
+            if self.try_install(arriving, &with)? {
                 return Ok(());
             }
         }
@@ -281,12 +287,10 @@ impl Replica {
     /// too.
     fn try_install(
         &self,
-        version: &ObjectVersion,
-        ranges: Option<&[(u64, u64)]>,
-        BatchArrival { committed, past }: BatchArrival<'_>,
+        arriving: ArrivingState<'_>,
         with: &[ObjectNo],
-        known: bool,
     ) -> Result<bool, SyncError> {
+        let ArrivingState { version, known, .. } = arriving;
         let no = version.object;
         let op = self.begin_operation(self.cost_of_version(version, with, known)?)?;
         let wanted: Vec<ObjectNo> = with.iter().copied().chain(known.then_some(no)).collect();
@@ -295,84 +299,12 @@ impl Replica {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
-        for link in &version.links {
-            if with.contains(&link.dir)
-                && let Some((there, _)) = locked.entry(link.dir, &link.name)?
-                && there != no
-                && !with.contains(&there)
-            {
-                // Another object has taken the name since: a new plan is needed.
-                return Ok(false);
-            }
+        if has_unlocked_holder(&locked, version, with)? {
+            return Ok(false);
         }
         let mut note = self.note_of(no)?;
-        // A stub has the type and the attributes; all content is absent.
-        if !known {
-            self.create_stub(&mut locked, version, &mut note)?;
-        }
-        let size = locked.attr(no).size;
-        let was_sent = has_sent_content(&note, committed);
-        let was_in_batch = note.is_in_batch(committed);
-        let free = if known {
-            acknowledge_components(&mut note, version, committed, past, size)
-        } else {
-            ALL_INSTALLABLE
-        };
-        // Content of this machine that lost a conflict lies in the file wherever it was written,
-        // not only where others wrote.
-        let has_lost = was_sent && free.data && free.displaced_tail.is_none();
-        let ranges = if has_lost {
-            Some(&[(0, CONTENT_END)][..])
-        } else {
-            ranges
-        };
-        // Neither changed here since nor changed by another: it is here as this commit has it.
-        let is_as_sent = note.dirty.data.is_none() && !free.data && !note.dirty.created;
-        if let Some(batch) = committed
-            && was_in_batch
-            && is_as_sent
-            && version.data_seq == batch.seq
-        {
-            self.settled_content().settle(no, batch.seq);
-        }
         let mut invalidations = Vec::new();
-        // Attributes before content: installing content sets the times again.
-        if free.attributes {
-            install_attributes(&mut locked, version, free, &mut invalidations);
-        }
-        let mut behind = None;
-        if free.xattrs
-            // Attributes that do not fit wait until this replica's own are sent.
-            && install_xattrs(&mut locked, version, &note, &mut invalidations)? == XattrFit::Partly
-        {
-            behind = Some(note.behind_since.unwrap_or(self.position()));
-        }
-        if free.data && known && version.kind == FileType::File {
-            let given = self.content_given(version, &note, free, was_sent);
-            let behind_tail = free
-                .displaced_tail
-                .map(|tail| ranges_behind(&tail, version, ranges, committed, self.position()));
-            let ranges = behind_tail.as_ref().map_or(ranges, Option::as_deref);
-            if install_content_of(&mut locked, version, (ranges, free), &mut note)?
-                == InstalledContent::Replaced
-            {
-                self.content_replaced(version, size, given, &mut invalidations);
-            }
-        }
-        note.needs_look = behind.is_some();
-        note.behind_since = behind;
-        // Names of this replica that are dirty stay.
-        if free.links {
-            let keeps = note.is_ours() || version.kind.is_dir();
-            self.install_names(
-                &mut locked,
-                version,
-                with,
-                keeps,
-                &mut note.needs_look,
-                &mut invalidations,
-            )?;
-        }
+        self.install_components(&mut locked, arriving, with, &mut note, &mut invalidations)?;
         // The object has its names: a former one is of no interest.
         if !note.needs_look {
             note.lost_name = None;
@@ -383,15 +315,11 @@ impl Replica {
         let fate = self.volume().decide_fate(&mut locked, no, self)?;
         if note.needs_look {
             // Even of one that has no place here for now, and has gone.
-            let kept = self.note_of(no)?;
-            self.set_note(
-                &locked,
-                no,
-                &ObjectNote {
-                    needs_look: true,
-                    ..kept
-                },
-            )?;
+            let kept = ObjectNote {
+                needs_look: true,
+                ..self.note_of(no)?
+            };
+            self.set_note(&locked, no, &kept)?;
             self.state().set_needs_look();
         }
         // The kernel is told without any lock: its answer may need them.
@@ -400,7 +328,7 @@ impl Replica {
         // Giving back large content takes several operations.
         self.volume().reclaim(fate, self);
         // The batch that was acknowledged has content that drives lack.
-        if committed.is_some() {
+        if arriving.committed.is_some() {
             self.drive_set()
                 .queue_content(no, version.size, self.monotonic(), None);
         }
@@ -409,6 +337,102 @@ impl Replica {
         }
         self.queue_pinned(no);
         Ok(true)
+    }
+
+    /// Installs the components of a state that are the server's here, and updates the note.
+    fn install_components(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        arriving: ArrivingState<'_>,
+        with: &[ObjectNo],
+        note: &mut ObjectNote,
+        invalidations: &mut Vec<Invalidation>,
+    ) -> Result<(), SyncError> {
+        let ArrivingState {
+            version, committed, ..
+        } = arriving;
+        // A stub has the type and the attributes; all content is absent.
+        if !arriving.known {
+            self.create_stub(locked, version, note)?;
+        }
+        let size = locked.attr(version.object).size;
+        let was_sent = has_sent_content(note, committed);
+        let was_in_batch = note.is_in_batch(committed);
+        let free = if arriving.known {
+            acknowledge_components(note, version, committed, arriving.past, size)
+        } else {
+            InstallableComponents::ALL
+        };
+        // Neither changed here since nor changed by another: it is here as this commit has it.
+        let is_clean = note.dirty.data.is_none() && !note.dirty.created;
+        if let Some(batch) = committed
+            && was_in_batch
+            && is_clean
+            && free.content == InstallableContent::None
+            && version.data_seq == batch.seq
+        {
+            self.settled_content().settle(version.object, batch.seq);
+        }
+        // Attributes before content: installing content sets the times again.
+        if free.attributes {
+            install_attributes(locked, version, free.times, invalidations);
+        }
+        let mut behind = None;
+        if free.xattrs
+            // Attributes that do not fit wait until this replica's own are sent.
+            && install_xattrs(locked, version, note, invalidations)? == XattrFit::Partly
+        {
+            behind = Some(note.behind_since.unwrap_or(self.position()));
+        }
+        if arriving.known && version.kind == FileType::File {
+            self.install_file_content(locked, arriving, (free, was_sent), note, invalidations)?;
+        }
+        note.needs_look = behind.is_some();
+        note.behind_since = behind;
+        // Names of this replica that are dirty stay.
+        if free.links {
+            let keeps = note.is_ours() || version.kind.is_dir();
+            note.needs_look |= self.install_names(locked, version, with, keeps, invalidations)?;
+        }
+        Ok(())
+    }
+
+    /// Installs the content of a file that is here. `was_sent`: content of this machine was in the
+    /// batch that is acknowledged.
+    fn install_file_content(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        arriving: ArrivingState<'_>,
+        (free, was_sent): (InstallableComponents, bool),
+        note: &mut ObjectNote,
+        invalidations: &mut Vec<Invalidation>,
+    ) -> Result<(), SyncError> {
+        let ArrivingState {
+            version,
+            ranges,
+            committed,
+            ..
+        } = arriving;
+        let behind_tail;
+        let ranges = match free.content {
+            InstallableContent::None => return Ok(()),
+            // Content of this machine that lost a conflict lies in the file wherever it was
+            // written, not only where others wrote.
+            InstallableContent::Changed if was_sent => Some(&[(0, CONTENT_END)][..]),
+            InstallableContent::Changed => ranges,
+            InstallableContent::BehindTail(tail) => {
+                behind_tail = ranges_behind(&tail, version, ranges, committed, self.position());
+                behind_tail.as_deref()
+            }
+        };
+        let size = locked.attr(version.object).size;
+        let given = self.content_given(version, note, free.content, was_sent);
+        if install_content_of(locked, version, (ranges, free.times), note)?
+            == InstalledContent::Replaced
+        {
+            self.content_replaced(version, size, given, invalidations);
+        }
+        Ok(())
     }
 
     /// Creates a new object as the server has it, still empty.
@@ -451,6 +475,25 @@ impl Replica {
     }
 }
 
+/// Returns whether an object that is not locked has one of the version's names: it took the name
+/// after the locks were planned.
+fn has_unlocked_holder(
+    locked: &LockedObjects<'_>,
+    version: &ObjectVersion,
+    with: &[ObjectNo],
+) -> Result<bool, StoreError> {
+    for link in &version.links {
+        if with.contains(&link.dir)
+            && let Some((there, _)) = locked.entry(link.dir, &link.name)?
+            && there != version.object
+            && !with.contains(&there)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Returns whether content of the object was in the batch that was committed.
 fn has_sent_content(note: &ObjectNote, committed: Option<CommittedBatch>) -> bool {
     let in_flight = note.in_flight.as_ref();
@@ -462,14 +505,3 @@ fn has_sent_content(note: &ObjectNote, committed: Option<CommittedBatch>) -> boo
 pub(crate) fn is_replicated_number(no: ObjectNo) -> bool {
     (ObjectNo::ROOT.get()..REPLICATED_LIMIT).contains(&no.get())
 }
-
-/// The components of a new object, which are all installable.
-const ALL_INSTALLABLE: InstallableComponents = InstallableComponents {
-    attributes: true,
-    times: true,
-    older_times: true,
-    data: true,
-    displaced_tail: None,
-    links: true,
-    xattrs: true,
-};

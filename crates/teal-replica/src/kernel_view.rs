@@ -7,7 +7,7 @@
 //!    itself because of it.
 
 use super::Replica;
-use super::acknowledge::InstallableComponents;
+use super::acknowledge::InstallableContent;
 use super::note::ObjectNote;
 use teal_types::{CommitSeq, ObjectVersion};
 use teal_volume::Invalidation;
@@ -20,12 +20,12 @@ impl Replica {
         &self,
         version: &ObjectVersion,
         note: &ObjectNote,
-        free: InstallableComponents,
+        content: InstallableContent,
         was_sent: bool,
     ) -> CommitSeq {
         // Content that is installed once more is the very state that the kernel had been given.
         let is_same_again = version.data_seq <= self.position()
-            && free.displaced_tail.is_none()
+            && !matches!(content, InstallableContent::BehindTail(_))
             && !was_sent
             && note.behind_since.is_none();
         if is_same_again {

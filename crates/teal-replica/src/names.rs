@@ -13,10 +13,20 @@ use std::collections::HashMap;
 use teal_log::{Cost, LockedObjects, StoreError};
 use teal_proto::conflict_name;
 use teal_types::{HardLink, Name, ObjectNo, ObjectVersion};
-use teal_volume::Invalidation;
+use teal_volume::{Invalidation, ObjectFate};
 
 /// The most conflict names of one file that are tried here; the server tries more.
 const CONFLICT_NAMES_MAX: u32 = 1000;
+
+/// The state here of an object that is gone at the server.
+enum GoneObject {
+    /// It was changed here, and stays until the server has heard of that.
+    Lives,
+    /// It is a directory with entries.
+    HasEntries,
+    /// Its names were removed.
+    Removed(ObjectFate),
+}
 
 /// Returns a name in the root for an object without a better place.
 fn number_name(no: ObjectNo) -> Option<HardLink> {
@@ -29,32 +39,24 @@ fn number_name(no: ObjectNo) -> Option<HardLink> {
 
 impl Replica {
     /// Gives a locked object the names it has at the server. `with`: what is locked beside it.
-    /// `keeps`: something of it is dirty, or lies in it, so it must keep a name.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one step of installing, under one lock"
-    )]
+    /// `keeps`: something of it is dirty, or lies in it, so it must keep a name. Returns whether
+    /// the object must be looked at again, because a name cannot be entered yet.
     pub(crate) fn install_names(
         &self,
         locked: &mut LockedObjects<'_>,
         version: &ObjectVersion,
         with: &[ObjectNo],
         keeps: bool,
-        needs_look: &mut bool,
         invalidations: &mut Vec<Invalidation>,
-    ) -> Result<(), SyncError> {
+    ) -> Result<bool, SyncError> {
         let no = version.object;
         // The root has no names.
         if no == ObjectNo::ROOT {
-            return Ok(());
+            return Ok(false);
         }
         let here = links_of(locked, no);
-        // An object that is here gets all its names, so that their number is right: a listing takes
-        // up what is in a directory already.
-        let mut has_place = keeps || !here.is_empty();
-        for link in version.links.iter().filter(|link| with.contains(&link.dir)) {
-            has_place = has_place || self.has_entries(link.dir)?;
-        }
+        let has_place = keeps || !here.is_empty() || self.has_listed_parent(version, with)?;
+        let mut needs_look = false;
         let mut new = Vec::new();
         // Names that the server has and this store lacks.
         for link in version.links.iter().filter(|link| !here.contains(link)) {
@@ -66,7 +68,7 @@ impl Replica {
             // A directory without a name has lost it to another and gets one later, or was removed
             // here, of which the server is to hear.
             if !locked.is_linked(link.dir) || self.is_taken(locked, link)? {
-                *needs_look = true;
+                needs_look = true;
             } else {
                 new.push(link);
             }
@@ -79,8 +81,7 @@ impl Replica {
         if keeps && new.is_empty() && old.len() == here.len() {
             // The new directory is not here: the object stays in its old one until it is. If
             // another object has taken its name there, it has none until then.
-            *needs_look |= !old.is_empty() || here.is_empty();
-            return Ok(());
+            return Ok(needs_look || !old.is_empty() || here.is_empty());
         }
         if !old.is_empty() || !new.is_empty() {
             // The kernel's link count is old.
@@ -97,26 +98,55 @@ impl Replica {
             locked.set_orphan(no, false)?;
         }
         for link in new {
-            // No name was ever looked up in a directory without its entries. A program that is
-            // told to forget a name that it learns at this moment loses it: a process in
-            // that directory would not know its place any more.
-            let mut is_known = !self.note_of(link.dir)?.unlisted || self.listings().has_again();
-            if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
-                is_known = true;
-                // The former holder loses the name: the server has another one for it.
-                locked.remove_entry(link.dir, &link.name)?;
-                self.note_displaced(locked, there, link)?;
-                invalidations.push(Invalidation::Attributes(there));
+            self.enter_name(locked, no, link, invalidations)?;
+        }
+        Ok(needs_look)
+    }
+
+    /// Returns whether one of the object's directories is locked here and has all its entries.
+    ///
+    /// An object that is here gets all its names, so that their number is right: a listing takes up
+    /// what is in a directory already.
+    fn has_listed_parent(
+        &self,
+        version: &ObjectVersion,
+        with: &[ObjectNo],
+    ) -> Result<bool, StoreError> {
+        for link in &version.links {
+            if with.contains(&link.dir) && self.has_entries(link.dir)? {
+                return Ok(true);
             }
-            locked.insert_entry(link.dir, &link.name, no)?;
-            // A name ends the state of an object that only a file descriptor holds.
-            self.volume().references().note_first_name(no);
-            if is_known {
-                invalidations.push(Invalidation::Entry(link.dir, link.name.clone()));
-                invalidations.push(Invalidation::Data(link.dir, 0, 0));
-            } else {
-                invalidations.push(Invalidation::Attributes(link.dir));
-            }
+        }
+        Ok(false)
+    }
+
+    /// Enters a name of an object into its directory. Another object that has the name loses it.
+    fn enter_name(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        no: ObjectNo,
+        link: &HardLink,
+        invalidations: &mut Vec<Invalidation>,
+    ) -> Result<(), StoreError> {
+        // No name was ever looked up in a directory without its entries. A program that is
+        // told to forget a name that it learns at this moment loses it: a process in
+        // that directory would not know its place any more.
+        let mut is_known = !self.note_of(link.dir)?.unlisted || self.listings().has_again();
+        if let Some((there, _)) = locked.entry(link.dir, &link.name)? {
+            is_known = true;
+            // The former holder loses the name: the server has another one for it.
+            locked.remove_entry(link.dir, &link.name)?;
+            self.note_displaced(locked, there, link)?;
+            invalidations.push(Invalidation::Attributes(there));
+        }
+        locked.insert_entry(link.dir, &link.name, no)?;
+        // A name ends the state of an object that only a file descriptor holds.
+        self.volume().references().note_first_name(no);
+        if is_known {
+            invalidations.push(Invalidation::Entry(link.dir, link.name.clone()));
+            invalidations.push(Invalidation::Data(link.dir, 0, 0));
+        } else {
+            invalidations.push(Invalidation::Attributes(link.dir));
         }
         Ok(())
     }
@@ -245,33 +275,13 @@ impl Replica {
             Err(StoreError::NotFound(_)) => return Ok(false),
             locked => locked?,
         };
-        let mut note = self.note_of(no)?;
-        if note.is_in_batch(committed) {
-            // The removal is the server's answer to this batch: nothing is in flight any more.
-            note.in_flight = None;
-        }
-        if note.is_ours() {
-            // The object was changed here: the server hears of it, and lets it live again.
-            self.name_anew(&mut locked, no, &mut note, lost)?;
-            self.set_note(&locked, no, &note)?;
-            return Ok(true);
-        }
-        if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
-            // The directory holds dirty objects: the server hears of those, and brings it back, or
-            // takes them away, too. Components in flight were committed all the same.
-            note.needs_look = true;
-            self.state().set_needs_look();
-            self.set_note(&locked, no, &note)?;
-            return Ok(false);
-        }
         let mut invalidations = Vec::new();
-        for (dir, name) in locked.names(no) {
-            locked.remove_entry(dir, &name)?;
-            invalidations.push(Invalidation::Entry(dir, name));
-            invalidations.push(Invalidation::Data(dir, 0, 0));
-        }
-        self.set_note(&locked, no, &ObjectNote::default())?;
-        let fate = self.volume().decide_fate(&mut locked, no, self)?;
+        let fate =
+            match self.remove_locked(&mut locked, no, (committed, lost), &mut invalidations)? {
+                GoneObject::Lives => return Ok(true),
+                GoneObject::HasEntries => return Ok(false),
+                GoneObject::Removed(fate) => fate,
+            };
         // The kernel is told without any lock: its answer may need them.
         drop(locked);
         drop(op);
@@ -280,6 +290,44 @@ impl Replica {
             self.volume().invalidations().tell(what);
         }
         Ok(true)
+    }
+
+    /// Removes the names of a locked object that is gone at the server, unless something here needs
+    /// the object. `lost` is the directory of the name that it lost here.
+    fn remove_locked(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        no: ObjectNo,
+        (committed, lost): (Option<CommittedBatch>, Option<ObjectNo>),
+        invalidations: &mut Vec<Invalidation>,
+    ) -> Result<GoneObject, SyncError> {
+        let mut note = self.note_of(no)?;
+        if note.is_in_batch(committed) {
+            // The removal is the server's answer to this batch: nothing is in flight any more.
+            note.in_flight = None;
+        }
+        if note.is_ours() {
+            // The object was changed here: the server hears of it, and lets it live again.
+            self.name_anew(locked, no, &mut note, lost)?;
+            self.set_note(locked, no, &note)?;
+            return Ok(GoneObject::Lives);
+        }
+        if locked.attr(no).kind.is_dir() && locked.entry_count(no) > 0 {
+            // The directory holds dirty objects: the server hears of those, and brings it back, or
+            // takes them away, too. Components in flight were committed all the same.
+            note.needs_look = true;
+            self.state().set_needs_look();
+            self.set_note(locked, no, &note)?;
+            return Ok(GoneObject::HasEntries);
+        }
+        for (dir, name) in locked.names(no) {
+            locked.remove_entry(dir, &name)?;
+            invalidations.push(Invalidation::Entry(dir, name));
+            invalidations.push(Invalidation::Data(dir, 0, 0));
+        }
+        self.set_note(locked, no, &ObjectNote::default())?;
+        let fate = self.volume().decide_fate(locked, no, self)?;
+        Ok(GoneObject::Removed(fate))
     }
 
     /// Returns whether an object has lost its name here to another and waits for the one it has at

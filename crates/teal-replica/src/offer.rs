@@ -15,16 +15,17 @@
 //! 6. Until all objects have been compared, nothing of the server's is installed and nothing is
 //!    sent. A crash loses no progress.
 
-use super::cut::attributes_of;
-use super::note::{DirtyContent, UnsentComponents, links_of};
+mod comparison;
+
+use self::comparison::{StateComparison, content_mark, content_mark_of, is_same_object};
+
+use super::note::{UnsentComponents, links_of};
 use super::{ObjectNote, Replica, SyncError, unexpected};
 use std::sync::atomic::Ordering;
 use teal_log::{AttributeChanges, Cost, LockedObjects, StoreError};
 use teal_proto::{ClientRequest, ServerReply, Welcome};
 use teal_types::ranges::{ByteRanges, CONTENT_END};
-use teal_types::{
-    CommitSeq, FileType, HardLink, ObjectNo, ObjectVersion, ReplicatedAttributes, Timestamp,
-};
+use teal_types::{CommitSeq, ObjectNo, ObjectVersion};
 use teal_volume::Invalidation;
 
 /// Objects compared in one go.
@@ -313,14 +314,6 @@ impl Replica {
     }
 }
 
-/// Returns whether the server's object of this number is the one here. No program can set the time
-/// of creation, so it tells them apart.
-fn is_same_object(locked: &LockedObjects<'_>, no: ObjectNo, there: &ObjectVersion) -> bool {
-    let here = locked.attr(no);
-    // Two objects of the same number differ in the time of their birth.
-    no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
-}
-
 /// Bases nothing on history behind the last common commit.
 fn rebase_components(part: &mut UnsentComponents, common: CommitSeq) {
     let clamp = |base: &mut CommitSeq| *base = (*base).min(common);
@@ -333,133 +326,6 @@ fn rebase_components(part: &mut UnsentComponents, common: CommitSeq) {
     }
     for (_, base) in part.xattrs.iter_mut() {
         clamp(base);
-    }
-}
-
-/// Size, modification time and change time: each change of content changes one of them, and no
-/// program can set the last.
-type ContentMark = (u64, Timestamp, Timestamp);
-
-fn content_mark(locked: &LockedObjects<'_>, no: ObjectNo) -> ContentMark {
-    let attr = locked.attr(no);
-    (attr.size, attr.mtime, attr.ctime)
-}
-
-fn content_mark_of(version: &ObjectVersion) -> ContentMark {
-    (
-        version.size,
-        version.attributes.mtime,
-        version.attributes.ctime,
-    )
-}
-
-/// An object that lives at the server: as it is here, as it is there, and as it was there at the
-/// last common commit, if that is another state.
-struct StateComparison<'a> {
-    locked: &'a LockedObjects<'a>,
-    no: ObjectNo,
-    now: &'a ObjectVersion,
-    before: Option<&'a ObjectVersion>,
-    common: CommitSeq,
-}
-
-impl StateComparison<'_> {
-    /// Returns whether this replica's state of a component is neither the server's nor what it was
-    /// at the last common commit. `of`: the state in a version; `at`: the commit that changed it
-    /// there.
-    fn is_lost<T: PartialEq>(
-        &self,
-        here: &T,
-        of: impl Fn(&ObjectVersion) -> T,
-        at: CommitSeq,
-    ) -> bool {
-        // The state here is neither the server's nor that of the common commit.
-        *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
-    }
-
-    /// Makes dirty what the server has lost of it; says whether it is anything.
-    fn offer_lost(&self, note: &mut ObjectNote) -> bool {
-        let Self {
-            locked,
-            no,
-            now,
-            common,
-            ..
-        } = *self;
-        let mut is_any = self.offer_xattrs(note);
-        let attr = locked.attr(no);
-        let comparable = |of: &ReplicatedAttributes| {
-            // A directory's times are those of its entries.
-            let mut of = *of;
-            if attr.kind.is_dir() {
-                (of.mtime, of.ctime) = Default::default();
-            }
-            of
-        };
-        if self.is_lost(
-            &comparable(&attributes_of(&attr)),
-            |of| comparable(&of.attributes),
-            now.attr_seq,
-        ) {
-            note.dirty.attributes.get_or_insert(common);
-            is_any = true;
-        }
-        // The order of names has no meaning.
-        let sorted = |mut links: Vec<HardLink>| {
-            links.sort();
-            links
-        };
-        let here = sorted(links_of(locked, no));
-        let is_pending = note.dirty.links.is_some();
-        if is_pending || self.is_lost(&here, |of| sorted(of.links.clone()), now.link_seq) {
-            is_any |= !is_pending;
-            note.dirty.links = Some((common, now.links.clone()));
-        }
-        let has_other = self.is_lost(&content_mark(locked, no), content_mark_of, now.data_seq);
-        // Absent content of a lost commit cannot be offered.
-        if attr.kind == FileType::File && note.data_seq <= common && has_other {
-            let cut = note
-                .dirty
-                .data
-                .as_ref()
-                .map_or(u64::MAX, |dirty| dirty.least_size);
-            let mut ranges = ByteRanges::default();
-            ranges.add(0, attr.size.max(1));
-            // The absent part is as it was at the last common commit.
-            note.dirty.data = Some(DirtyContent {
-                base: common,
-                least_size: cut,
-                ranges: ranges.difference(&note.absent),
-                tail: None,
-            });
-            is_any = true;
-        }
-        is_any
-    }
-
-    fn offer_xattrs(&self, note: &mut ObjectNote) -> bool {
-        let of = |version: &ObjectVersion, name: &[u8]| {
-            version
-                .xattrs
-                .iter()
-                .find(|(known, _)| known == name)
-                .map(|(_, value)| value.clone())
-        };
-        let mut names = self.locked.xattr_names(self.no);
-        names.extend(self.now.xattrs.iter().map(|(name, _)| name.clone()));
-        names.sort();
-        names.dedup();
-        names.retain(|name| {
-            let here = self.locked.xattr(self.no, name).map(<[u8]>::to_vec);
-            // A dirty attribute is sent in any case.
-            let is_pending = note.dirty.xattrs.iter().any(|(known, _)| known == name);
-            !is_pending && self.is_lost(&here, |version| of(version, name), self.now.xattr_seq)
-        });
-        let is_any = !names.is_empty();
-        note.dirty
-            .xattrs
-            .extend(names.into_iter().map(|name| (name, self.common)));
-        is_any
     }
 }
 

@@ -59,28 +59,40 @@ impl Replica {
         if attr.kind == FileType::File {
             self.copy_all(old, new, attr.size)?;
         }
-        let mut below: Vec<(Name, ObjectNo)> = Vec::new();
         if attr.kind.is_dir() {
-            self.store().each_entry(old, 0, &mut |_, child, _, name| {
-                below.push((name.clone(), child));
-                ControlFlow::Continue(())
-            })?;
+            self.move_entries(old, new)?;
         }
-        // The entries of a directory move one by one. Until the last step, the old directory keeps
-        // its name.
+        self.move_names(old, new)?;
+        self.hand_on_pin(old, new);
+        Ok(self.apply_pin_successions()?)
+    }
+
+    /// Moves the entries of a directory to its twin one by one. Until its names move, the old
+    /// directory keeps them.
+    fn move_entries(&self, old: ObjectNo, new: ObjectNo) -> Result<(), SyncError> {
+        let mut below: Vec<(Name, ObjectNo)> = Vec::new();
+        self.store().each_entry(old, 0, &mut |_, child, _, name| {
+            below.push((name.clone(), child));
+            ControlFlow::Continue(())
+        })?;
         for (name, child) in below {
-            let op =
-                // Each entry is in exactly one of both directories at every moment.
-                self.begin_operation(self.volume().cost_of_names(Cost::rename(), &[child])?)?;
+            // Each entry is in exactly one of both directories at every moment.
+            let cost = self.volume().cost_of_names(Cost::rename(), &[child])?;
+            let op = self.begin_operation(cost)?;
             let mut locked = op.lock(&[old, new, child])?;
             locked.remove_entry(old, &name)?;
             locked.insert_entry(new, &name, child)?;
         }
+        Ok(())
+    }
+
+    /// Gives the names of an object to its twin and frees the object, in one operation: after a
+    /// crash, the object has all its names under one number.
+    fn move_names(&self, old: ObjectNo, new: ObjectNo) -> Result<(), SyncError> {
         let names = self.store().names(old)?;
         let dirs: Vec<ObjectNo> = names.iter().map(|(dir, _)| *dir).collect();
         let moved = Cost::rename().with_objects(dirs.len() as u64);
         let cost = self.volume().cost_of_names(moved, &[old])?.with_note(64);
-        // The names move in one operation: after a crash, the object has them all under one number.
         let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[&dirs[..], &[old, new]].concat())?;
         locked.set_orphan(new, names.is_empty())?;
@@ -100,8 +112,7 @@ impl Replica {
         for what in invalidations {
             self.volume().invalidations().tell(what);
         }
-        self.hand_on_pin(old, new);
-        Ok(self.apply_pin_successions()?)
+        Ok(())
     }
 
     /// Creates a new object like the old one, without content and names.

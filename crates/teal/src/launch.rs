@@ -94,20 +94,9 @@ fn is_replaced(store: &Path) -> bool {
 
 /// Changes the kernel's flags of a mount; a store opened read-only stays read-only.
 fn remount(args: &MountArgs, options: &options::MountConfig) -> Result<ExitCode> {
-    use rustix::mount::MountFlags;
     let is_shared = replica::load_setting(&args.path)?.is_some();
     // mount(2) replaces all flags at once, so every restriction in force is named.
-    let flags = [
-        (options.read_only, MountFlags::RDONLY),
-        (options.nosuid.is_in_force(is_shared), MountFlags::NOSUID),
-        (options.nodev.is_in_force(is_shared), MountFlags::NODEV),
-        (options.noexec, MountFlags::NOEXEC),
-        (options.noatime, MountFlags::NOATIME),
-    ];
-    let flags = flags
-        .into_iter()
-        .filter(|(set, _)| *set)
-        .fold(MountFlags::empty(), |all, (_, flag)| all | flag);
+    let flags = options.flags_in_force(is_shared).mount_flags();
     rustix::mount::mount_remount(&args.dir, flags, "")
         .with_context(|| format!("remounting {}", args.dir.display()))?;
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use teal_command::size::{human_size, parse_size};
 use teal_log::{OwnedElsewhere, StoreSettings};
-use teal_mount::UringMode;
+use teal_mount::{GeneralMountFlags, UringMode};
 
 /// Says if the kernel leaves device nodes, or setuid bits, of a mount without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +46,13 @@ impl MountRestriction {
 /// The validated form of `-o`.
 #[derive(Debug, Clone)]
 pub(crate) struct MountConfig {
-    pub(crate) read_only: bool,
+    /// The flags that were asked for; [`flags_in_force`](Self::flags_in_force) adds the rest.
+    pub(crate) flags: GeneralMountFlags,
     pub(crate) salvage: bool,
-    pub(crate) noatime: bool,
     /// Setuid and setgid bits and file capabilities.
     pub(crate) nosuid: MountRestriction,
     /// Device nodes.
     pub(crate) nodev: MountRestriction,
-    pub(crate) noexec: bool,
     /// Be told of `sync(2)`, where that is possible.
     pub(crate) syncfs: SyncFs,
     /// All that programs ask comes as requests, for recordings.
@@ -70,8 +69,8 @@ pub(crate) struct MountConfig {
     pub(crate) flush_age: Option<Duration>,
     /// The most content, in bytes, that may be here and not at the server.
     pub(crate) queue: Option<u64>,
-    /// `fsync` waits for the server.
-    pub(crate) sync_remote: bool,
+    /// The place where content is durable when `fsync` returns.
+    pub(crate) sync: SyncTarget,
     /// Added to each way to the server, for measurements.
     pub(crate) delay: Duration,
 }
@@ -173,11 +172,26 @@ fn parse_size_in_range(
 }
 
 impl MountConfig {
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.flags.contains(GeneralMountFlags::READ_ONLY)
+    }
+
+    /// Returns the flags of a mount of a volume that is, or is not, shared with other machines.
+    pub(crate) fn flags_in_force(&self, is_shared: bool) -> GeneralMountFlags {
+        let mut flags = self.flags;
+        flags.set(
+            GeneralMountFlags::NOSUID,
+            self.nosuid.is_in_force(is_shared),
+        );
+        flags.set(GeneralMountFlags::NODEV, self.nodev.is_in_force(is_shared));
+        flags
+    }
+
     /// Returns the given options that concern a server, for a volume that has none or is not
     /// written to.
     pub(crate) fn server_options_given(&self) -> Vec<&'static str> {
         let given = [
-            (self.sync_remote, "sync=remote"),
+            (self.sync == SyncTarget::Remote, "sync=remote"),
             (self.flush_age.is_some(), "flush"),
             (self.queue.is_some(), "queue"),
             (!self.delay.is_zero(), "delay_ms"),
@@ -188,6 +202,15 @@ impl MountConfig {
             .map(|(_, name)| name)
             .collect()
     }
+}
+
+/// The place where content is durable when `fsync` returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SyncTarget {
+    /// This machine's store.
+    Local,
+    /// The server as well: `fsync` waits for it.
+    Remote,
 }
 
 /// Says if a mount is made on a block device, so that `sync(2)` and `syncfs(2)` reach it.
@@ -214,12 +237,10 @@ impl Default for MountConfig {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self {
-            read_only: false,
+            flags: GeneralMountFlags::empty(),
             salvage: false,
-            noatime: false,
             nosuid: MountRestriction::Default,
             nodev: MountRestriction::Default,
-            noexec: false,
             syncfs: SyncFs::WhereSafe,
             observed: false,
             remount: false,
@@ -230,7 +251,7 @@ impl Default for MountConfig {
             settings: StoreSettings::default(),
             flush_age: None,
             queue: None,
-            sync_remote: false,
+            sync: SyncTarget::Local,
             delay: Duration::ZERO,
         }
     }
@@ -240,14 +261,14 @@ impl MountConfig {
     /// Carries out an option without a value. Returns `false` if it is none of [`FLAGS`].
     fn set_flag(&mut self, key: &str) -> bool {
         match key {
-            "ro" => self.read_only = true,
-            "rw" => self.read_only = false,
+            "ro" => self.flags |= GeneralMountFlags::READ_ONLY,
+            "rw" => self.flags -= GeneralMountFlags::READ_ONLY,
             "salvage" => self.salvage = true,
-            "noatime" => self.noatime = true,
-            "relatime" => self.noatime = false,
+            "noatime" => self.flags |= GeneralMountFlags::NOATIME,
+            "relatime" => self.flags -= GeneralMountFlags::NOATIME,
             "nosuid" | "suid" => self.nosuid = MountRestriction::from_option(key),
             "nodev" | "dev" => self.nodev = MountRestriction::from_option(key),
-            "noexec" => self.noexec = true,
+            "noexec" => self.flags |= GeneralMountFlags::NOEXEC,
             "syncfs" => self.syncfs = SyncFs::Always,
             "nosyncfs" => self.syncfs = SyncFs::Never,
             "observed" => self.observed = true,
@@ -263,8 +284,8 @@ impl MountConfig {
     fn set_value(&mut self, option: &str, key: &str, value: Option<&str>) -> Result<()> {
         match key {
             "commit" => self.settings.commit_interval = parse_seconds(option, value, 1..=3600)?,
-            "sync" if value == Some("remote") => self.sync_remote = true,
-            "sync" if value == Some("local") => self.sync_remote = false,
+            "sync" if value == Some("remote") => self.sync = SyncTarget::Remote,
+            "sync" if value == Some("local") => self.sync = SyncTarget::Local,
             "flush" => self.flush_age = Some(parse_seconds(option, value, 1..=86_400)?),
             "uring" if value == Some("auto") => self.uring = UringMode::Auto,
             "uring" if value == Some("on") => self.uring = UringMode::On,
@@ -318,7 +339,7 @@ pub(crate) fn parse_options(options: &[String]) -> Result<MountConfig> {
         }
     }
     // Writing to a damaged store could destroy what is left of it.
-    if parsed.salvage && !parsed.read_only {
+    if parsed.salvage && !parsed.is_read_only() {
         bail!("mount option salvage needs ro: what is left is to be copied out, not written to");
     }
     Ok(parsed)
@@ -395,7 +416,10 @@ mod tests {
             "x-systemd.automount",
         ]))
         .unwrap();
-        assert!(parsed.read_only && parsed.noatime);
+        assert_eq!(
+            parsed.flags,
+            GeneralMountFlags::READ_ONLY | GeneralMountFlags::NOATIME
+        );
         assert_eq!(parsed.settings.commit_interval, Duration::from_secs(7));
         assert_eq!(parsed.settings.checkpoint_bytes, 4 << 20);
         let out_of_range = [
@@ -424,8 +448,16 @@ mod tests {
 
     #[test]
     fn the_last_of_contradicting_options_holds() {
-        assert!(!parse_options(&strings(&["ro", "rw"])).unwrap().read_only);
-        assert!(parse_options(&strings(&["rw", "ro"])).unwrap().read_only);
+        assert!(
+            !parse_options(&strings(&["ro", "rw"]))
+                .unwrap()
+                .is_read_only()
+        );
+        assert!(
+            parse_options(&strings(&["rw", "ro"]))
+                .unwrap()
+                .is_read_only()
+        );
     }
 
     #[test]

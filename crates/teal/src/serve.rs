@@ -1,20 +1,22 @@
 //! `teal serve`, `teal join`: a volume gets a server, and other machines a part in it.
 
+mod revocation;
+
+use self::revocation::{readmit, shut_out};
 use crate::cli::{JoinArgs, MountArgs, ServeArgs};
-use crate::control::{self, ControlAnswer, ControlRequest, MachineShown, MountStatus};
+use crate::control::{self, ControlAnswer, ControlRequest, MountStatus};
 use crate::mounts::no_daemon_error;
 use crate::replica::{self, ReplicaSetting};
 use crate::rollback::Rollback;
 use crate::{launch, private, serving, up};
 use anyhow::{Context, Result, bail};
-use std::io::IsTerminal as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_command::paths::{self, MountPointState};
-use teal_command::say::{escape_control, say, shell_quoted};
+use teal_command::say::{say, shell_quoted};
 use teal_env::{Clock, SystemClock};
 use teal_types::ReplicaNo;
 
@@ -43,22 +45,12 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
             store.display()
         );
     }
-    // The setting tells if the volume has a server already.
-    let known = replica::load_setting(&store)?;
-    if let Some(ReplicaSetting::Joined { address, .. }) = &known {
-        bail!(
-            "{} belongs to the server at {address}; a volume has one server",
-            store.display()
-        );
-    }
+    let known = load_own_setting(&store)?;
     let own = mounted
         .as_ref()
         .and_then(|status| status.upstream.as_ref()?.served.clone());
     // A volume that is served on the wanted address needs no new start, only a new token.
-    if let Some(ReplicaSetting::Served { listen, .. }) = &known
-        && own.is_some()
-        && args.listen.as_ref().is_none_or(|new| new == listen)
-    {
+    if own.is_some() && is_served_as_asked(known.as_ref(), args) {
         return print_invitation(&dir);
     }
     if mounted.is_none() {
@@ -94,6 +86,28 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
         print_invitation(&dir)?;
     }
     Ok(code)
+}
+
+/// Returns the setting of a volume that can have a server here, if it has one already.
+fn load_own_setting(store: &Path) -> Result<Option<ReplicaSetting>> {
+    let known = replica::load_setting(store)?;
+    if let Some(ReplicaSetting::Joined { address, .. }) = &known {
+        bail!(
+            "{} belongs to the server at {address}; a volume has one server",
+            store.display()
+        );
+    }
+    Ok(known)
+}
+
+/// Returns whether the server of a volume listens where these arguments want it.
+fn is_served_as_asked(known: Option<&ReplicaSetting>, args: &ServeArgs) -> bool {
+    match known {
+        Some(ReplicaSetting::Served { listen, .. }) => {
+            args.listen.as_ref().is_none_or(|new| new == listen)
+        }
+        _ => false,
+    }
 }
 
 /// Returns a mount without options.
@@ -323,89 +337,6 @@ fn print_invitation(dir: &Path) -> Result<ExitCode> {
     );
     say!("run this on another machine, once and within {minutes} minutes:");
     say!("  teal join HOST{port} --token {token}");
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Returns the machine of this number, as the server on `dir` sees it.
-fn find_machine(dir: &Path, replica: ReplicaNo) -> Result<MachineShown> {
-    let status = match control::ask(dir, &ControlRequest::Status)? {
-        Some(ControlAnswer::Status(status)) => status,
-        _ => bail!(
-            "nothing is mounted on {}; `teal up` mounts it",
-            dir.display()
-        ),
-    };
-    // Only the machine that serves the volume knows the others.
-    let upstream = status.upstream.filter(|upstream| upstream.served.is_some());
-    let machines = upstream
-        .with_context(|| format!("nothing is served on {}", dir.display()))?
-        .machines;
-    machines
-        .into_iter()
-        .find(|machine| machine.replica == replica)
-        .with_context(|| {
-            format!(
-                "no machine has the number {replica}; `teal status {}` lists them",
-                dir.display()
-            )
-        })
-}
-
-fn shut_out(dir: &Path, replica: ReplicaNo, is_sure: bool) -> Result<ExitCode> {
-    let machine = find_machine(dir, replica)?;
-    let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
-    // The serving machine cannot shut itself out.
-    if machine.local {
-        bail!("{name} is this machine, which serves the volume: it cannot be shut out");
-    }
-    if machine.revoked {
-        bail!("{name} is shut out already; `teal serve --readmit {replica}` lets it in again");
-    }
-    if !is_sure && !is_confirmed(&name, replica)? {
-        bail!("{name} was not shut out");
-    }
-    match control::ask(dir, &ControlRequest::Revoke { replica })? {
-        Some(ControlAnswer::Done) => {
-            say!(
-                "{name} is shut out; what it has sent stays. `teal serve --readmit {replica}` \
-                 lets it in again"
-            );
-        }
-        _ => bail!("nothing is served on {}", dir.display()),
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Asks the person at the terminal.
-fn is_confirmed(name: &str, replica: ReplicaNo) -> Result<bool> {
-    let stdin = std::io::stdin();
-    // A script has to say that it means it.
-    if !stdin.is_terminal() {
-        bail!(
-            "{name} would be shut out, and there is no terminal to ask: \
-             say `teal serve --revoke {replica} --yes`"
-        );
-    }
-    say!("shut out {name}? What it has not sent yet stays with it alone [y/N]");
-    let mut line = String::new();
-    stdin
-        .read_line(&mut line)
-        .context("your answer cannot be read")?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
-}
-
-fn readmit(dir: &Path, replica: ReplicaNo) -> Result<ExitCode> {
-    let machine = find_machine(dir, replica)?;
-    let name = format!("machine {replica} \"{}\"", escape_control(&machine.device));
-    if !machine.revoked {
-        bail!("{name} is not shut out");
-    }
-    match control::ask(dir, &ControlRequest::Readmit { replica })? {
-        Some(ControlAnswer::Done) => {
-            say!("{name} is let in again; it connects by itself within half a minute")
-        }
-        _ => bail!("nothing is served on {}", dir.display()),
-    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,18 +6,6 @@ use std::path::Path;
 
 /// The most lines of a source file; files of tests are not counted.
 const LINES_MAX: usize = 500;
-/// Files that were longer than [`LINES_MAX`] when the width of lines became 100, with their lines
-/// then: they may only shrink, and go from this list when they are split.
-const TOO_LONG: &[(&str, usize)] = &[
-    ("crates/teal-fuse/examples/mirror.rs", 552),
-    ("crates/teal-log/src/object/state.rs", 502),
-    ("crates/teal-log/src/space/segments.rs", 525),
-    ("crates/teal-log/src/store/share.rs", 536),
-    ("crates/teal-posix/src/content.rs", 564),
-    ("crates/teal-replica/src/note.rs", 540),
-    ("crates/teal-replica/src/offer.rs", 501),
-    ("crates/teal-study/src/matrix/file.rs", 502),
-];
 /// Words that no file name may contain: they say nothing about the content.
 const EMPTY_WORDS: &[&str] = &[
     "util", "utils", "common", "helper", "helpers", "misc", "manager", "managers", "handler",
@@ -70,13 +58,9 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
     findings.extend(check_name(path));
     // Files of tests may be longer: they are read one test at a time.
     let is_test = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests");
-    let allowed = TOO_LONG
-        .iter()
-        .find(|(long, _)| *long == path)
-        .map_or(LINES_MAX, |(_, lines)| *lines);
-    if !is_test && text.lines().count() > allowed {
-        let advice = format!("over {allowed} lines: split it by concept, tests to tests.rs");
-        findings.push(Finding::new(path, allowed + 1, "size", advice));
+    if !is_test && text.lines().count() > LINES_MAX {
+        let advice = format!("over {LINES_MAX} lines: split it by concept, tests to tests.rs");
+        findings.push(Finding::new(path, LINES_MAX + 1, "size", advice));
     }
     if !text.starts_with("//!") {
         findings.push(Finding::new(

@@ -5,7 +5,7 @@
 //! The kernel makes a mount that lies nowhere yet, which is then moved beneath the one at the mount
 //! point (since Linux 6.5). Taking the dead mount away shows the new one.
 
-use super::options::{BLOCK_SIZE, FuseMountOptions, SUBTYPE};
+use super::options::{BLOCK_SIZE, FuseMountOptions, GeneralMountFlags, SUBTYPE};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
@@ -56,7 +56,7 @@ pub(super) fn mount_beneath(
     let flags = [
         (options.allow_other, "allow_other"),
         (options.default_permissions, "default_permissions"),
-        (options.read_only, "ro"),
+        (options.flags.contains(GeneralMountFlags::READ_ONLY), "ro"),
     ];
     for (is_set, name) in flags {
         if is_set {
@@ -83,14 +83,20 @@ pub(super) fn mount_beneath(
 
 fn mount_attributes(options: &FuseMountOptions) -> MountAttrFlags {
     let mut attributes = MountAttrFlags::empty();
-    for (is_set, flag) in [
-        (options.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
-        (options.nosuid, MountAttrFlags::MOUNT_ATTR_NOSUID),
-        (options.nodev, MountAttrFlags::MOUNT_ATTR_NODEV),
-        (options.noexec, MountAttrFlags::MOUNT_ATTR_NOEXEC),
-        (options.noatime, MountAttrFlags::MOUNT_ATTR_NOATIME),
+    for (set, flag) in [
+        (
+            GeneralMountFlags::READ_ONLY,
+            MountAttrFlags::MOUNT_ATTR_RDONLY,
+        ),
+        (GeneralMountFlags::NOSUID, MountAttrFlags::MOUNT_ATTR_NOSUID),
+        (GeneralMountFlags::NODEV, MountAttrFlags::MOUNT_ATTR_NODEV),
+        (GeneralMountFlags::NOEXEC, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+        (
+            GeneralMountFlags::NOATIME,
+            MountAttrFlags::MOUNT_ATTR_NOATIME,
+        ),
     ] {
-        if is_set {
+        if options.flags.contains(set) {
             attributes |= flag;
         }
     }

@@ -120,7 +120,7 @@ pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), Unmo
 fn option_argument(options: &FuseMountOptions) -> String {
     let source = options.source.replace('\\', "\\\\").replace(',', "\\,");
     let mut words = vec![format!("fsname={source}"), format!("subtype={SUBTYPE}")];
-    for (_, name) in options.general_flags() {
+    for name in options.flags.option_names() {
         words.push(name.to_owned());
     }
     words.extend(options.fuse_options());
@@ -164,6 +164,7 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::GeneralMountFlags;
     use super::*;
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     use std::io::IoSlice;
@@ -173,7 +174,7 @@ mod tests {
     fn a_source_cannot_smuggle_in_options() {
         let options = FuseMountOptions {
             source: r"a,allow_other\".into(),
-            read_only: true,
+            flags: GeneralMountFlags::READ_ONLY,
             ..Default::default()
         };
         assert_eq!(

@@ -24,19 +24,56 @@ pub struct FuseMountOptions {
     pub allow_other: bool,
     /// The kernel checks permissions by the attributes.
     pub default_permissions: bool,
-    /// No changes.
-    pub read_only: bool,
-    /// Set-user-id bits do not count. Always so when a user mounts.
-    pub nosuid: bool,
-    /// Device files do not work. Always so when a user mounts.
-    pub nodev: bool,
-    /// Programs do not run.
-    pub noexec: bool,
-    /// Reading changes no access times.
-    pub noatime: bool,
+    /// The flags that every file system has.
+    pub flags: GeneralMountFlags,
     /// The most bytes in one read; the negotiated `max_write` when `None`.
     pub max_read: Option<u32>,
 }
+
+bitflags::bitflags! {
+    /// Flags that a mount of any file system can have; the kernel enforces them.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct GeneralMountFlags: u32 {
+        /// No changes.
+        const READ_ONLY = 1;
+        /// Set-user-id bits do not count. Always so when a user mounts.
+        const NOSUID = 2;
+        /// Device files do not work. Always so when a user mounts.
+        const NODEV = 4;
+        /// Programs do not run.
+        const NOEXEC = 8;
+        /// Reading changes no access times.
+        const NOATIME = 16;
+    }
+}
+
+impl GeneralMountFlags {
+    /// Returns the flags for `mount(2)`.
+    pub fn mount_flags(self) -> MountFlags {
+        let mut flags = MountFlags::empty();
+        for (_, flag, _) in GENERAL_FLAGS.iter().filter(|(of, ..)| self.contains(*of)) {
+            flags |= *flag;
+        }
+        flags
+    }
+
+    /// Returns the names of the flags as options.
+    pub(super) fn option_names(self) -> impl Iterator<Item = &'static str> {
+        let set = GENERAL_FLAGS
+            .iter()
+            .filter(move |(of, ..)| self.contains(*of));
+        set.map(|(_, _, name)| *name)
+    }
+}
+
+/// The flags with those of `mount(2)` and their names as options.
+const GENERAL_FLAGS: [(GeneralMountFlags, MountFlags, &str); 5] = [
+    (GeneralMountFlags::READ_ONLY, MountFlags::RDONLY, "ro"),
+    (GeneralMountFlags::NOSUID, MountFlags::NOSUID, "nosuid"),
+    (GeneralMountFlags::NODEV, MountFlags::NODEV, "nodev"),
+    (GeneralMountFlags::NOEXEC, MountFlags::NOEXEC, "noexec"),
+    (GeneralMountFlags::NOATIME, MountFlags::NOATIME, "noatime"),
+];
 
 /// The treatment of files that are still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,26 +112,5 @@ impl FuseMountOptions {
             options.push(format!("max_read={bytes}"));
         }
         options
-    }
-
-    /// Returns the options that every file system has and that are set here: flag and name.
-    pub(super) fn general_flags(&self) -> impl Iterator<Item = (MountFlags, &'static str)> {
-        [
-            (self.read_only, MountFlags::RDONLY, "ro"),
-            (self.nosuid, MountFlags::NOSUID, "nosuid"),
-            (self.nodev, MountFlags::NODEV, "nodev"),
-            (self.noexec, MountFlags::NOEXEC, "noexec"),
-            (self.noatime, MountFlags::NOATIME, "noatime"),
-        ]
-        .into_iter()
-        .filter_map(|(set, flag, name)| set.then_some((flag, name)))
-    }
-
-    pub(super) fn mount_flags(&self) -> MountFlags {
-        let mut flags = MountFlags::empty();
-        for (flag, _) in self.general_flags() {
-            flags |= flag;
-        }
-        flags
     }
 }

@@ -35,8 +35,7 @@ fn options_reach_the_kernel_each_in_its_form() {
         source: "pool".into(),
         allow_other: true,
         default_permissions: true,
-        read_only: true,
-        noatime: true,
+        flags: GeneralMountFlags::READ_ONLY | GeneralMountFlags::NOATIME,
         max_read: Some(8192),
         ..Default::default()
     };
@@ -45,7 +44,7 @@ fn options_reach_the_kernel_each_in_its_form() {
         ["allow_other", "default_permissions", "max_read=8192"]
     );
     assert_eq!(
-        options.mount_flags(),
+        options.flags.mount_flags(),
         MountFlags::RDONLY | MountFlags::NOATIME
     );
     assert!(FuseMountOptions::default().fuse_options().is_empty());

@@ -16,7 +16,7 @@ use crate::format::page::PagePtr;
 use crate::format::usage::{self, SegmentUse};
 use crate::object::directory::DirectoryContent;
 use crate::object::extents::FileExtents;
-use crate::object::state::{BlockContent, ObjectContent, ObjectRef};
+use crate::object::state::{BlockContent, LoggedState, ObjectContent, ObjectRef};
 use crate::tree::{PageMeta, Tree};
 use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
@@ -76,10 +76,49 @@ impl CommitLog {
         layout: &mut BatchLayout<'_>,
         checkpoint: u64,
     ) -> Result<(), SealError> {
+        // The objects stay in memory until the map has their new homes.
         let mut unfolded: Vec<ObjectRef> = self.objects.unfolded.take();
         // In the order of their numbers, so that neighbours lie together.
         unfolded.sort_unstable_by_key(|o| o.no);
-        for object in &unfolded {
+        self.fold_objects(layout, &unfolded)?;
+        // Inode records find their homes when their record closes; the map needs the homes.
+        layout.close_record(0)?;
+        let homes = std::mem::take(&mut layout.homes);
+        self.install_homes(layout.segments, homes);
+        debug_assert!(
+            layout.homes.is_empty(),
+            "the map is written before all homes are known"
+        );
+        let imap = self.fold_inode_map(layout)?;
+        let orphans = Self::fold_tree(layout, &mut self.objects.orphans.lock())?;
+        let notes = Self::fold_tree(layout, &mut self.objects.notes.lock())?;
+        let shared = self.fold_shared(layout)?;
+        // Folding the usage table changes the usage of the segments it is written to. Those items
+        // go with the roots.
+        let usage = self.fold_usage(layout)?;
+        let roots = CheckpointRoots {
+            checkpoint,
+            next_object: self.objects.numbers.next_object(),
+            next_lsn: self.objects.numbers.next_lsn(),
+            objects: self.objects.numbers.object_count(),
+            imap,
+            usage,
+            orphans,
+            shared,
+            notes,
+            ..CheckpointRoots::default()
+        };
+        self.keep_deferred(layout)?;
+        Self::add_roots(layout, roots)
+    }
+
+    /// Brings the trees and the whole records of all unfolded objects into the batch.
+    fn fold_objects(
+        &self,
+        layout: &mut BatchLayout<'_>,
+        unfolded: &[ObjectRef],
+    ) -> Result<(), SealError> {
+        for object in unfolded {
             let mut guard = object.state.write();
             let state = &mut *guard;
             let pages = state.mem_pages();
@@ -100,49 +139,34 @@ impl CommitLog {
             self.objects.ledger.pages_changed(pages, 0);
             layout.add_inode(object, state.core.lsn, &state.encode_whole())?;
             // The record is whole again, so recovery needs no older one.
-            state.unfolded = false;
+            state.logged = LoggedState::WholeRecord;
         }
-        // Inode records find their homes when their record closes; the map needs the homes.
-        layout.close_record(0)?;
-        let homes = std::mem::take(&mut layout.homes);
-        self.install_homes(layout.segments, homes);
+        Ok(())
+    }
+
+    fn fold_inode_map(&self, layout: &mut BatchLayout<'_>) -> Result<Option<PagePtr>, SealError> {
         let mut imap = self.objects.inode_map.write();
         imap.absorb(&self.objects.reader)?;
         let freed: Vec<_> = imap.take_freed_pages().collect();
         self.objects.account_sealed(layout.segments, &freed);
-        debug_assert!(
-            layout.homes.is_empty(),
-            "the map is written before all homes are known"
-        );
-        let imap_root = Self::fold_tree(layout, &mut imap.tree)?;
-        // Bringing an object up to date asks the map for its home under the lock of the list that
-        // is read below.
-        drop(imap);
-        let orphans = Self::fold_tree(layout, &mut self.objects.orphans.lock())?;
-        let notes = Self::fold_tree(layout, &mut self.objects.notes.lock())?;
-        let shared = {
-            self.objects.reader.shared.absorb(&self.objects.reader)?;
-            let mut table = self.objects.reader.shared.write();
-            let root = Self::fold_tree(layout, &mut table.tree)?;
-            self.objects.reader.shared.publish_totals(&table);
-            root
-        };
-        // Folding the usage table changes the usage of the segments it is written to. Those items
-        // go with the roots.
-        let usage = self.fold_usage(layout)?;
-        let mut roots = CheckpointRoots {
-            checkpoint,
-            next_object: self.objects.numbers.next_object(),
-            next_lsn: self.objects.numbers.next_lsn(),
-            objects: self.objects.numbers.object_count(),
-            imap: imap_root,
-            usage,
-            orphans,
-            shared,
-            notes,
-            ..CheckpointRoots::default()
-        };
-        self.keep_deferred(layout)?;
+        // The lock ends here: bringing an object up to date asks the map for its home under the
+        // lock of the list of orphans, which is read next.
+        Self::fold_tree(layout, &mut imap.tree)
+    }
+
+    fn fold_shared(&self, layout: &mut BatchLayout<'_>) -> Result<Option<PagePtr>, SealError> {
+        self.objects.reader.shared.absorb(&self.objects.reader)?;
+        let mut table = self.objects.reader.shared.write();
+        let root = Self::fold_tree(layout, &mut table.tree)?;
+        self.objects.reader.shared.publish_totals(&table);
+        Ok(root)
+    }
+
+    /// Adds the roots, with the usage items that changed while the usage table was folded.
+    fn add_roots(
+        layout: &mut BatchLayout<'_>,
+        mut roots: CheckpointRoots,
+    ) -> Result<(), SealError> {
         // Making room may open a record in another segment, which changes that segment's item: room
         // first, then the items.
         let size = 124 + (layout.segments.changed_segments().len() + 8) * (4 + usage::BYTES);

@@ -22,7 +22,9 @@ use crate::object::accounting::count_dead;
 use crate::object::directory::DirectoryContent;
 use crate::object::extents::FileExtents;
 use crate::object::open_batch::BatchChanges;
-use crate::object::state::{BlockContent, DirtyBlock, ObjectContent, ObjectRef, ObjectState};
+use crate::object::state::{
+    BlockContent, DirtyBlock, LoggedState, ObjectContent, ObjectRef, ObjectState, RecordChange,
+};
 use crate::seeded::{Bug, bug};
 use crate::tree::freed::FreedSpace;
 use crate::tree::shared_extents::SharedChange;
@@ -136,7 +138,7 @@ impl CommitLog {
         let lsn = state.core.lsn;
         if state.gone {
             // An object that was made and removed within the batch leaves no trace in the log.
-            if state.logged {
+            if state.logged != LoggedState::Nothing {
                 layout.add_delta(object.no, lsn, &Delta::Free, 0)?;
             }
             if let Some(home) = state.home.take() {
@@ -148,19 +150,20 @@ impl CommitLog {
             return Ok(None);
         }
         let whole = state.fits_whole();
-        if !state.logged
-            && let ObjectContent::Blocks(blocks) = &mut state.content
-        {
+        let is_new = state.logged == LoggedState::Nothing;
+        if is_new && let ObjectContent::Blocks(blocks) = &mut state.content {
             // The log knows nothing of this object yet that could become a hole.
             blocks.holes.clear();
         }
         // The attributes first: recovery must know the object before its content.
-        if !whole && !state.logged {
+        if !whole && is_new {
             let head = state.encode_head();
             layout.add_delta(object.no, lsn, &Delta::Head(&head), head.len())?;
-            state.head_changed = false;
+            state.record_change = RecordChange::Attributes;
         }
-        state.logged = true;
+        if is_new {
+            state.logged = LoggedState::Deltas;
+        }
         // Content goes before the record, which holds the extents.
         self.seal_blocks(layout, object.no, state, whole)?;
         let moves =
@@ -189,11 +192,11 @@ impl CommitLog {
         // A whole record is the object's new home; anything else leaves it where it is.
         if whole {
             layout.add_inode(object, lsn, &state.encode_whole())?;
-            state.unfolded = false;
+            state.logged = LoggedState::WholeRecord;
             self.objects.unfolded.remove(object.no);
         } else {
             // The deltas of directories carry single entries, not the whole directory.
-            if state.head_changed {
+            if state.record_change >= RecordChange::Head {
                 let head = state.encode_head();
                 layout.add_delta(object.no, lsn, &Delta::Head(&head), head.len())?;
             } else {
@@ -222,11 +225,10 @@ impl CommitLog {
                 }
             }
             // The next checkpoint folds the object.
-            state.unfolded = true;
+            state.logged = LoggedState::Deltas;
             self.objects.unfolded.insert(object, state);
         }
-        state.head_changed = false;
-        state.rewrite = false;
+        state.record_change = RecordChange::Attributes;
         state.cut = false;
         Ok(())
     }

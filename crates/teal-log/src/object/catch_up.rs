@@ -179,7 +179,7 @@ impl ObjectStore {
         // An object that was removed leaves nothing in memory.
         let Some(state) = state else { return };
         let record_len = state.home.map_or(0, |home| home.len as usize);
-        let is_unfolded = state.unfolded;
+        let is_unfolded = state.is_unfolded();
         let pages = state.mem_pages();
         let object = self
             .cache

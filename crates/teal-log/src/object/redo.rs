@@ -23,7 +23,7 @@ use crate::format::inode::{DirectoryEntry, InodeCore};
 use crate::object::deferred::DeferredDelta;
 use crate::object::directory::{DirectoryContent, DirectoryEntries};
 use crate::object::extents::FileExtents;
-use crate::object::state::{BlockContent, ObjectContent, ObjectState};
+use crate::object::state::{BlockContent, LoggedState, ObjectContent, ObjectState};
 use crate::seeded::{Bug, bug};
 use crate::tree::freed::FreedSpace;
 use crate::tree::reader::CachedReader;
@@ -104,7 +104,7 @@ impl<'s> ObjectRedo<'s> {
                     // Attributes of an object that is not there contradict the log.
                     return Ok(None);
                 };
-                state.unfolded = true;
+                state.logged = LoggedState::Deltas;
                 return Ok(state.take_core(core));
             }
             Delta::Extent { block, extent } => self.redo_extent(*block, extent)?,
@@ -168,10 +168,10 @@ impl<'s> ObjectRedo<'s> {
                 old.take_core(state.core)?;
                 old.links = state.links;
                 old.xattrs = state.xattrs;
-                old.unfolded = true;
+                old.logged = LoggedState::Deltas;
             }
             None => {
-                state.logged = true;
+                state.logged = LoggedState::Deltas;
                 self.state = Some(state);
             }
         }
@@ -228,7 +228,7 @@ impl<'s> ObjectRedo<'s> {
         state.move_to_blocks();
         change(state.blocks_mut(), &mut self.freed)?;
         state.take_freed_pages(&mut self.freed);
-        state.unfolded = true;
+        state.logged = LoggedState::Deltas;
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl<'s> ObjectRedo<'s> {
         // The log has these changes already.
         dir.changed.clear();
         state.take_freed_pages(&mut self.freed);
-        state.unfolded = true;
+        state.logged = LoggedState::Deltas;
         Ok(Some(()))
     }
 }

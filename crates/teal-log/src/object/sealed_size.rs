@@ -106,7 +106,7 @@ impl ObjectState {
 
     /// Returns the pages that the next checkpoint will write for this object.
     fn pages_to_fold(&self) -> usize {
-        if self.in_batch || self.unfolded {
+        if self.in_batch || self.is_unfolded() {
             self.mem_pages()
         } else {
             0

@@ -2,15 +2,17 @@
 //!
 //! # Invariants
 //! 1. Content that is not on the disk is never lost from memory: an object that the open batch
-//!    changed (`in_batch`), or that has content pages or a core not folded since (`unfolded`), is
+//!    changed (`in_batch`), or that has content pages or a core not folded since (`is_unfolded`), is
 //!    held by the store's lists and not evicted.
 //! 2. `home` is where the newest *whole* record lies; the state is that record plus the deltas in
 //!    the log since the last checkpoint plus the changes of the open batch.
 
+mod record;
+
 use crate::format::checksum::crc;
 use crate::format::extent::{EXTENT_BLOCKS, Extent, MappedExtent};
 use crate::format::imap::RecordHome;
-use crate::format::inode::{self, INLINE_CONTENT, InodeCore, InodeItem, ParentLink};
+use crate::format::inode::{INLINE_CONTENT, InodeCore, ParentLink};
 use crate::iovec::SharedBytes;
 use crate::object::directory::{DirectoryContent, DirectoryEntries};
 use crate::object::extents::FileExtents;
@@ -112,6 +114,28 @@ pub(crate) enum ObjectContent {
     Dir(DirectoryContent),
 }
 
+/// Tells how much of an object's record must be written again with the next batch that seals it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RecordChange {
+    /// No more than the attributes.
+    Attributes,
+    /// The links and extended attributes, too.
+    Head,
+    /// The whole record, wherever it lies now: the cleaner asks for this.
+    Whole,
+}
+
+/// Tells how much of an object the log has, changes of the open batch apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LoggedState {
+    /// Nothing: a roll-forward would not know of the object.
+    Nothing,
+    /// Deltas that are newer than the record at `home`, or that have no such record.
+    Deltas,
+    /// The whole record at `home`, which nothing is newer than.
+    WholeRecord,
+}
+
 /// Everything of an object; guarded by the lock of its [`CachedObject`].
 #[derive(Debug)]
 pub(crate) struct ObjectState {
@@ -125,14 +149,10 @@ pub(crate) struct ObjectState {
     pub(crate) cut: bool,
     /// Changed in the open batch.
     pub(crate) in_batch: bool,
-    /// Links or xattrs changed in the open batch.
-    pub(crate) head_changed: bool,
-    /// The whole record must be written again wherever it lies now (the cleaner asks for this).
-    pub(crate) rewrite: bool,
-    /// Something is newer than `home`.
-    pub(crate) unfolded: bool,
-    /// Some delta of it is in the log, so that a roll-forward knows of it.
-    pub(crate) logged: bool,
+    /// The parts of the record that the open batch must write.
+    pub(crate) record_change: RecordChange,
+    /// The parts of the state that are in the log.
+    pub(crate) logged: LoggedState,
     /// Given back: nothing but its number remains.
     pub(crate) gone: bool,
 }
@@ -169,12 +189,20 @@ impl ObjectState {
             home: None,
             cut: false,
             in_batch: false,
-            head_changed: true,
-            rewrite: false,
-            unfolded: true,
-            logged: false,
+            record_change: RecordChange::Head,
+            logged: LoggedState::Nothing,
             gone: false,
         }
+    }
+
+    /// Returns whether the next checkpoint must write the whole record.
+    pub(crate) fn is_unfolded(&self) -> bool {
+        self.logged != LoggedState::WholeRecord
+    }
+
+    /// Notes that links or extended attributes have changed.
+    pub(crate) fn head_changed(&mut self) {
+        self.record_change = self.record_change.max(RecordChange::Head);
     }
 
     /// Returns the content an object of this type starts with.
@@ -186,29 +214,6 @@ impl ObjectState {
                 ObjectContent::None
             }
         }
-    }
-
-    /// Reads a record; `None` when it makes no sense.
-    pub(crate) fn decode(no: ObjectNo, home: Option<RecordHome>, bytes: &[u8]) -> Option<Self> {
-        let (core, items) = inode::decode(bytes)?;
-        let mut state = Self::new(core, Self::empty_content(core.kind));
-        state.home = home;
-        // A decoded state has nothing that the log lacks.
-        state.head_changed = false;
-        // Without a home, the record is not on the disk as a whole.
-        state.unfolded = home.is_none();
-        state.logged = home.is_some();
-        for item in items {
-            state.add_item(no, item)?;
-        }
-        if let ObjectContent::Inline(data) = &state.content
-            && data.len() as u64 != core.size
-        {
-            // A file without a stored byte is a hole from end to end.
-            (core.kind == FileType::File && data.is_empty()).then_some(())?;
-            state.blocks_mut();
-        }
-        Some(state)
     }
 
     /// Turns the content into blocks; only for files.
@@ -244,132 +249,6 @@ impl ObjectState {
         if self.core.kind == FileType::File && matches!(self.content, ObjectContent::Inline(_)) {
             self.content = ObjectContent::Blocks(BlockContent::default());
         }
-    }
-
-    /// Takes over attributes that a batch logged without the content; `None` when they belong to
-    /// something else.
-    pub(crate) fn take_core(&mut self, core: InodeCore) -> Option<()> {
-        // An object never changes its type.
-        (core.kind == self.core.kind).then_some(())?;
-        self.core = core;
-        self.move_to_blocks();
-        // An inline file has exactly its size.
-        match &self.content {
-            ObjectContent::Inline(data) => (data.len() as u64 == core.size).then_some(()),
-            _ => Some(()),
-        }
-    }
-
-    fn add_item(&mut self, no: ObjectNo, item: InodeItem<'_>) -> Option<()> {
-        let kind = self.core.kind;
-        match (item, kind) {
-            (InodeItem::Link(link), _) => self.links.push(link),
-            (InodeItem::Xattr { name, value }, _) => {
-                self.xattrs.insert(name.into(), value.into());
-            }
-            (InodeItem::Data(data), FileType::File | FileType::Symlink) => {
-                self.content = ObjectContent::Inline(data.to_vec())
-            }
-            (InodeItem::Extent { block, extent }, FileType::File) => {
-                match &mut self.blocks_mut().extents {
-                    FileExtents::Few(map) => {
-                        // Extents must ascend and not overlap.
-                        let clear = map
-                            .range(..block + extent.blocks())
-                            .next_back()
-                            .is_none_or(|(k, e)| k + e.blocks() <= block);
-                        clear.then_some(())?;
-                        map.insert(block, extent);
-                    }
-                    // A record has either a few extents or the root of a tree.
-                    FileExtents::Tree(_) => return None,
-                }
-            }
-            (InodeItem::ExtentTree(root), FileType::File) => {
-                self.blocks_mut().extents = FileExtents::with_root(no, root)
-            }
-            (InodeItem::Entry { cookie, entry }, FileType::Dir) => match &mut self.content {
-                ObjectContent::Dir(DirectoryContent {
-                    entries: DirectoryEntries::Few(map),
-                    ..
-                }) => {
-                    map.insert(cookie, entry);
-                }
-                _ => return None,
-            },
-            (InodeItem::DirTree(root), FileType::Dir) => {
-                self.content = ObjectContent::Dir(DirectoryContent::with_root(no, root))
-            }
-            (InodeItem::Ignored, _) => {}
-            _ => return None,
-        }
-        Some(())
-    }
-
-    /// Encodes the record without its content.
-    pub(crate) fn encode_head(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(256);
-        self.core.encode(&mut out);
-        for link in &self.links {
-            InodeItem::Link(link.clone()).encode(&mut out);
-        }
-        for (name, value) in &self.xattrs {
-            InodeItem::Xattr { name, value }.encode(&mut out);
-        }
-        out
-    }
-
-    /// Encodes the whole record. Trees must be folded, blocks installed.
-    pub(crate) fn encode_whole(&self) -> Vec<u8> {
-        let mut out = self.encode_head();
-        match &self.content {
-            ObjectContent::Inline(data) if !data.is_empty() => {
-                InodeItem::Data(data).encode(&mut out)
-            }
-            ObjectContent::Inline(_) | ObjectContent::None => {}
-            ObjectContent::Blocks(BlockContent {
-                extents: FileExtents::Few(map),
-                ..
-            }) => {
-                // Few extents are part of the record.
-                for (block, extent) in map {
-                    InodeItem::Extent {
-                        block: *block,
-                        extent: extent.clone(),
-                    }
-                    .encode(&mut out);
-                }
-            }
-            ObjectContent::Blocks(BlockContent {
-                extents: FileExtents::Tree(tree),
-                ..
-            }) => {
-                if let Some(root) = tree.root() {
-                    InodeItem::ExtentTree(root).encode(&mut out);
-                }
-            }
-            ObjectContent::Dir(DirectoryContent {
-                entries: DirectoryEntries::Few(map),
-                ..
-            }) => {
-                for (cookie, entry) in map {
-                    InodeItem::Entry {
-                        cookie: *cookie,
-                        entry: entry.clone(),
-                    }
-                    .encode(&mut out);
-                }
-            }
-            ObjectContent::Dir(DirectoryContent {
-                entries: DirectoryEntries::Tree(tree),
-                ..
-            }) => {
-                if let Some(root) = tree.root() {
-                    InodeItem::DirTree(root).encode(&mut out);
-                }
-            }
-        }
-        out
     }
 
     /// Returns whether the content has a tree with pages that are not on the disk.
@@ -432,14 +311,7 @@ impl ObjectState {
         };
         // Small records are written whole, so that one read finds all of the object.
         let small = content <= INLINE_CONTENT && content + self.encode_head().len() <= WHOLE_RECORD;
-        small || (self.rewrite && content <= INLINE_CONTENT)
-    }
-
-    /// Encodes the core and nothing else.
-    pub(crate) fn core_bytes(&self) -> Vec<u8> {
-        let mut core = Vec::with_capacity(inode::CORE);
-        self.core.encode(&mut core);
-        core
+        small || (self.record_change == RecordChange::Whole && content <= INLINE_CONTENT)
     }
 
     /// Returns the number of names, which is derived and never stored. A directory counts itself

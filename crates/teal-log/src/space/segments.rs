@@ -12,19 +12,19 @@
 //!    recounts it.
 
 mod check;
+mod head;
 pub(crate) mod victims;
+
+pub(crate) use self::head::LogHead;
 
 use crate::error::StoreError;
 use crate::format::delta::CheckpointRoots;
 use crate::format::geometry::{Geometry, Segment};
-use crate::format::record::SectorRun;
 use crate::format::usage::SegmentUse;
 use crate::seeded::{Bug, bug};
 use std::collections::BTreeSet;
 use teal_types::{Lsn, SECTOR, Sector};
 
-/// A run shorter than this many sectors is not worth a record.
-const SHORTEST_RUN: u64 = 16;
 /// Content that became shared counts so often at most: as shared content, and as content of the
 /// file that had it, until that is brought up to date after a crash.
 const COUNTED_MOST: u64 = 2;
@@ -33,13 +33,6 @@ const DAMAGED: StoreError = StoreError::Corrupt {
     at: 0,
     object: None,
 };
-
-/// The position of the next record.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LogHead {
-    pub(crate) a: SectorRun,
-    pub(crate) b: SectorRun,
-}
 
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
@@ -278,41 +271,6 @@ impl SegmentTable {
         }
     }
 
-    pub(crate) fn log_head(&self) -> LogHead {
-        self.head
-    }
-
-    /// Takes over the head that the last record's header names.
-    pub(crate) fn set_head(&mut self, head: LogHead) {
-        self.head = head;
-        self.named = head;
-        // A usage table older than the last reuse of a free segment would call it used.
-        for run in [head.a, head.b] {
-            if run.sectors > 0
-                && self
-                    .geometry
-                    .segment_of(run.addr)
-                    .is_some_and(|s| self.geometry.usable_run(s) == run)
-            {
-                self.start_anew(run.addr);
-            }
-        }
-    }
-
-    /// Gives the rest of the first run up, if the last record's header names the second one.
-    pub(crate) fn skip_run(&mut self) -> bool {
-        // Only a run that a header names can be found by recovery.
-        let is_named = self.head.b.sectors > 0 && self.head.b == self.named.b;
-        if is_named {
-            self.head = LogHead {
-                a: self.head.b,
-                b: SectorRun::default(),
-            };
-            self.refill_head();
-        }
-        is_named
-    }
-
     /// Forgets what a usage table that could not know says of a segment that the log now enters: it
     /// was free.
     pub(crate) fn start_anew(&mut self, at: Sector) {
@@ -350,89 +308,9 @@ impl SegmentTable {
         is_first
     }
 
-    fn is_reserved(&self, segment: Segment) -> bool {
-        [self.head.a, self.head.b]
-            .iter()
-            .any(|run| run.sectors > 0 && self.geometry.segment_of(run.addr) == Some(segment))
-    }
-
-    /// Returns the segments of the head and its successor, each once.
-    fn head_segments(&self) -> impl Iterator<Item = Segment> {
-        let of = |run: SectorRun| {
-            if run.sectors > 0 {
-                self.geometry.segment_of(run.addr)
-            } else {
-                None
-            }
-        };
-        let a = of(self.head.a);
-        let b = of(self.head.b);
-        [a, b.filter(|_| a != b)].into_iter().flatten()
-    }
-
-    /// Returns the next free segment after the head, ready ones only or unready ones only.
-    pub(crate) fn next_free(&self, ready: bool) -> Option<Segment> {
-        // Behind the head, so that the log moves in one direction.
-        let from = self
-            .geometry
-            .segment_of(self.head.b.addr.max(self.head.a.addr))
-            .map_or(0, |s| s.0 + 1);
-        let set = if ready { &self.free } else { &self.unready };
-        // Around the end of the disk.
-        set.range(from..)
-            .chain(set.range(..from))
-            .map(|s| Segment(*s))
-            .find(|s| !self.is_reserved(*s))
-    }
-
     pub(crate) fn set_ready(&mut self, segment: Segment) {
         self.unready.remove(&segment.0);
         self.sort_into_sets(segment.0);
-    }
-
-    /// Moves the head behind a record that ended at `end`; picks the runs that its header names.
-    pub(crate) fn advance_head(&mut self, end: Sector) -> LogHead {
-        // Records begin at multiples of the alignment.
-        let end = Sector::new(end.get().next_multiple_of(self.geometry.align));
-        let segment = self
-            .geometry
-            .segment_of(Sector::new(end.get() - 1))
-            .expect("records lie in segments");
-        let usable = self.geometry.usable_run(segment);
-        let left = (usable.addr.get() + u64::from(usable.sectors)).saturating_sub(end.get());
-        // The log has moved on to the successor's segment.
-        let b_used = self.geometry.segment_of(self.head.b.addr) == Some(segment);
-        if b_used {
-            self.head.b = SectorRun::default();
-        }
-        // A rest that is too short for a record is left unused.
-        if left >= SHORTEST_RUN.max(2 * self.geometry.align) {
-            self.head.a = SectorRun {
-                addr: end,
-                sectors: left as u32,
-            };
-        } else {
-            self.head.a = std::mem::take(&mut self.head.b);
-        }
-        // The header names both runs, so both must be known now.
-        self.refill_head();
-        self.named = self.head;
-        self.head
-    }
-
-    /// Gives the head a second run if it has none and one is free.
-    pub(crate) fn refill_head(&mut self) {
-        // Twice, because the successor may become the head.
-        for _ in 0..2 {
-            if self.head.b.sectors == 0
-                && let Some(segment) = self.next_free(true)
-            {
-                self.head.b = self.geometry.usable_run(segment);
-            }
-            if self.head.a.sectors == 0 {
-                self.head.a = std::mem::take(&mut self.head.b);
-            }
-        }
     }
 
     /// Frees what may be reused now that checkpoint `durable` is.

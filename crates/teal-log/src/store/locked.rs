@@ -323,7 +323,7 @@ impl LockedObjects<'_> {
             parent: dir,
             name: name.clone(),
         });
-        state.head_changed = true;
+        state.head_changed();
         Ok(())
     }
 
@@ -356,7 +356,7 @@ impl LockedObjects<'_> {
         let state = self.mark_changed(entry.child);
         // The name is in the entry and in the object: both go.
         state.links.retain(|l| l.parent != dir || l.name != *name);
-        state.head_changed = true;
+        state.head_changed();
         Ok(entry.child)
     }
 
@@ -412,7 +412,7 @@ impl LockedObjects<'_> {
             Some(value) => state.xattrs.insert(name.into(), value.into()),
             None => state.xattrs.remove(name),
         };
-        state.head_changed = true;
+        state.head_changed();
         Ok(old.is_some())
     }
 

@@ -22,7 +22,7 @@ use crate::format::page::TreeKind;
 use crate::format::segment_walk;
 use crate::object::extents::FileExtents;
 use crate::object::state::{
-    BlockContent, CachedObject, ObjectContent, ObjectState, RelocatedBlock,
+    BlockContent, CachedObject, ObjectContent, ObjectState, RecordChange, RelocatedBlock,
 };
 use crate::store::cleaner::CleaningReserve;
 use crate::store::handle::Store;
@@ -276,8 +276,7 @@ impl Store {
         {
             let state = mark_unchanged(&mut locked, no);
             // Written as a whole, so that nothing of the old record is needed.
-            state.rewrite = true;
-            state.head_changed = true;
+            state.record_change = RecordChange::Whole;
         }
         Ok(())
     }

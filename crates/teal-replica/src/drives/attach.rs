@@ -86,6 +86,19 @@ fn announce_attachment(
     Ok(note)
 }
 
+/// Returns what is known of a drive while the server, which has its note, is away.
+fn note_from_label(drive: &Drive, known: Option<&KnownDrive>) -> DeviceNote {
+    DeviceNote {
+        device: drive.label().device,
+        name: drive.name().to_owned(),
+        profile: known.map(|known| known.profile.clone()).unwrap_or_default(),
+        bytes: 0,
+        portable: true,
+        attached: None,
+        is_copy: false,
+    }
+}
+
 impl Replica {
     pub(super) fn ask_devices(&self, ask: DeviceRequest) -> Result<Vec<DeviceNote>, DriveRefused> {
         self.connect()?;
@@ -215,74 +228,29 @@ impl Replica {
         entropy: &dyn Entropy,
     ) -> Result<(), DriveRefused> {
         let drive = Drive::open(disk, Arc::clone(self.clock()))?;
-        let reached = self
-            .try_reach()
-            .map_err(SyncError::from)
-            .and_then(|()| self.connect());
-        let away = match reached {
-            Ok(()) => None,
-            Err(
-                SyncError::Upstream(UpstreamError::Unreachable(why))
-                | SyncError::Fs(FsError::Unreachable(why) | FsError::Denied(why)),
-            ) => Some(why),
-            Err(e) => return Err(e.into()),
-        };
+        let away = self.why_server_is_away()?;
         let label = drive.label();
-        let ReplicaIdentity {
-            volume: ours,
-            server,
-            ..
-        } = self.identity();
-        if label.volume != ours {
-            return Err(DriveRefused::OtherVolume {
-                theirs: label.volume,
-                ours,
-            });
-        }
-        if self
-            .label_proof(&label.signed_bytes())
-            .map_err(SyncError::from)?
-            != label.proof
-        {
-            return Err(DriveRefused::Forged);
-        }
-        if let Some(other) = self
-            .drive_set()
-            .attached_drives()
-            .iter()
-            .find(|other| other.device == label.device)
-        {
-            return Err(DriveRefused::Twice {
-                name: other.name.clone(),
-                place: other.place.clone(),
-            });
-        }
+        self.check_drive_label(&label)?;
         let known = known.get(&label.device);
-        if let Some(why) = &away
-            && (label.server_incarnation != server || !self.has_own_history(&label, known))
-        {
-            return Err(DriveRefused::Elsewhere {
-                name: drive.name().to_owned(),
-                why: why.clone(),
-            });
+        match &away {
+            Some(why) => self.check_history_alone(&drive, known, why)?,
+            None if label.nonce != label.begun_nonce => {
+                // The server may have heard of the last attachment, or not: it has, before another
+                // is begun.
+                sign_label(self, &drive, |label| label.is_clean = false)?;
+                drive.sync()?;
+                announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
+            }
+            None => {}
         }
-        if label.nonce != label.begun_nonce && away.is_none() {
-            // Nobody knows whether the server has heard of the last one: it has, before another is
-            // begun.
-            sign_label(self, &drive, |label| label.is_clean = false)?;
-            drive.sync()?;
-            announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
-        }
+        let label = drive.label();
         let is_gone_on_with =
             away.is_some() && known.is_some_and(|known| known.nonce == label.begun_nonce);
-        let (label, next) = (
-            drive.label(),
-            if is_gone_on_with {
-                label.begun_nonce
-            } else {
-                random_nonce(entropy)
-            },
-        );
+        let next = if is_gone_on_with {
+            label.begun_nonce
+        } else {
+            random_nonce(entropy)
+        };
         if bug(Bug::DriveToldTooEarly) && away.is_none() {
             announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;
         }
@@ -292,17 +260,69 @@ impl Replica {
         drive.sync()?;
         let note = match away {
             None => announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?,
-            Some(_) => DeviceNote {
-                device: label.device,
-                name: drive.name().to_owned(),
-                profile: known.map(|known| known.profile.clone()).unwrap_or_default(),
-                bytes: 0,
-                portable: true,
-                attached: None,
-                is_copy: false,
-            },
+            Some(_) => note_from_label(&drive, known),
         };
         self.use_drive(drive, place, &note, away.is_some())
+    }
+
+    /// Returns why the server cannot be asked about a drive, or `None` if it can.
+    fn why_server_is_away(&self) -> Result<Option<String>, DriveRefused> {
+        let reached = self
+            .try_reach()
+            .map_err(SyncError::from)
+            .and_then(|()| self.connect());
+        match reached {
+            Ok(()) => Ok(None),
+            Err(
+                SyncError::Upstream(UpstreamError::Unreachable(why))
+                | SyncError::Fs(FsError::Unreachable(why) | FsError::Denied(why)),
+            ) => Ok(Some(why)),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Refuses the drive of another volume, a label that no machine of the volume wrote, and a copy
+    /// of a drive that is attached.
+    fn check_drive_label(&self, label: &DriveLabel) -> Result<(), DriveRefused> {
+        let ours = self.identity().volume;
+        if label.volume != ours {
+            return Err(DriveRefused::OtherVolume {
+                theirs: label.volume,
+                ours,
+            });
+        }
+        let proof = self
+            .label_proof(&label.signed_bytes())
+            .map_err(SyncError::from)?;
+        if proof != label.proof {
+            return Err(DriveRefused::Forged);
+        }
+        let attached = self.drive_set().attached_drives();
+        match attached.iter().find(|other| other.device == label.device) {
+            Some(other) => Err(DriveRefused::Twice {
+                name: other.name.clone(),
+                place: other.place.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a drive whose history cannot be proved without the server, which is away.
+    fn check_history_alone(
+        &self,
+        drive: &Drive,
+        known: Option<&KnownDrive>,
+        why: &str,
+    ) -> Result<(), DriveRefused> {
+        let label = drive.label();
+        if label.server_incarnation == self.identity().server && self.has_own_history(&label, known)
+        {
+            return Ok(());
+        }
+        Err(DriveRefused::Elsewhere {
+            name: drive.name().to_owned(),
+            why: why.to_owned(),
+        })
     }
 
     /// Returns whether the history that a drive has seen is this replica's own.

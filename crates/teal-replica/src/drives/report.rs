@@ -6,6 +6,8 @@ use super::affinity::tree_below;
 use super::attached::AttachedDrive;
 use super::attached_drives::ContentSource;
 use super::choice::LatencyModel;
+use super::read::PATIENCE_MAX;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use teal_energy::policy::choice::CostWeights;
@@ -171,14 +173,87 @@ impl ContentLocations {
     }
 }
 
+/// Describes the sources of a file's content, in the order in which they would be asked.
+struct SourceSurvey {
+    no: ObjectNo,
+    size: u64,
+    /// Bytes that are not here.
+    absent: u64,
+    /// The commit whose content is missing here, if some is.
+    data_seq: Option<CommitSeq>,
+    weights: CostWeights,
+    /// Whether the next source that has the content is the one that is read next.
+    is_next: bool,
+}
+
+impl SourceSurvey {
+    fn home_log(&self) -> SourceStatus {
+        let here = self.size - self.absent;
+        let why = match (self.absent, here) {
+            (0, _) => "read: all of it is here",
+            (_, 0) => "not here",
+            _ => "read where it is here",
+        };
+        SourceStatus {
+            name: "home log".to_owned(),
+            data_seq: None,
+            bytes: here,
+            price: None,
+            why,
+        }
+    }
+
+    fn server(&mut self, is_up: bool, meter: &LatencyModel) -> SourceStatus {
+        let why = match (is_up, self.is_next) {
+            (false, _) => "out of reach",
+            (_, true) => "read next: it costs least",
+            _ => "asked if those before fail",
+        };
+        self.is_next &= !is_up;
+        SourceStatus {
+            name: "server".to_owned(),
+            data_seq: self.data_seq,
+            bytes: self.size,
+            price: ReadPrice::predict(meter, self.weights),
+            why,
+        }
+    }
+
+    fn drive(&mut self, drive: &AttachedDrive) -> SourceStatus {
+        let (no, asked) = (self.no, Arc::clone(&drive.drive));
+        let held = drive
+            .reader
+            .run_with_deadline(PATIENCE_MAX, move || asked.held_object(no).ok())
+            .flatten();
+        let content = held.and_then(|held| held.content);
+        let present = content.as_ref().map(|content| content.present.byte_count());
+        let data_seq = content.map(|content| content.data_seq);
+        // Only the very version that is missing here can be read from the drive.
+        let has_it = self.absent > 0 && data_seq.is_some() && data_seq == self.data_seq;
+        let why = match data_seq {
+            None => "does not have it",
+            Some(_) if has_it && self.is_next => "read next: it costs least",
+            Some(_) if self.absent > 0 && !has_it => "has another version",
+            Some(_) => "has a copy",
+        };
+        self.is_next &= !has_it;
+        SourceStatus {
+            name: drive.name.clone(),
+            data_seq,
+            bytes: present.unwrap_or(0),
+            price: ReadPrice::predict(&drive.current_latency(), self.weights),
+            why,
+        }
+    }
+}
+
 impl Replica {
     /// The names of the drives that are attached here, where they are, and how many objects wait to
     /// be copied to each; asks none of them.
     pub fn attached_drive_names(&self) -> Vec<(String, String, u64)> {
         let waits = |drive: &AttachedDrive| drive.queue.len().0;
-        let line = |drive: std::sync::Arc<AttachedDrive>| {
-            (drive.name.clone(), drive.place.clone(), waits(&drive))
-        };
+        let line =
+            |drive: Arc<AttachedDrive>| (drive.name.clone(), drive.place.clone(), waits(&drive));
         self.drive_set()
             .attached_drives()
             .into_iter()
@@ -204,100 +279,36 @@ impl Replica {
             FileType::Dir => return self.locate_tree(no),
             _ => return Err(FsError::Invalid),
         }
-        let (note, mut sources) = (self.note_of(no)?, Vec::new());
-        let absent: u64 = note
-            .absent
-            .clipped_to(0, attr.size)
-            .iter()
-            .map(|(from, to)| to - from)
-            .sum();
-        let here = attr.size - absent;
-        let mut shown = |name: &str, data_seq, bytes, price, why| {
-            sources.push(SourceStatus {
-                name: name.to_owned(),
-                data_seq,
-                bytes,
-                price,
-                why,
-            });
-        };
-        let why = match (absent, here) {
-            (0, _) => "read: all of it is here",
-            (_, 0) => "not here",
-            _ => "read where it is here",
-        };
-        shown("home log", None, here, None, why);
+        let note = self.note_of(no)?;
+        let absent = note.absent.clipped_to(0, attr.size).byte_count();
         let pinned = self.pinned_by(no)?.map(|above| self.store().path_of(above));
-        let weights = self.drive_set().weights();
         let is_up = self.state().is_up();
-        let mut is_first = absent > 0;
         let mut ordered = self.drive_set().ordered_sources(
             (no, note.data_seq),
             BLOCK,
             is_up,
             (self.clock(), false),
         );
-        if !ordered
+        let has_server = ordered
             .iter()
-            .any(|source| matches!(source, ContentSource::Server))
-        {
+            .any(|source| matches!(source, ContentSource::Server));
+        if !has_server {
             ordered.push(ContentSource::Server);
         }
+        let mut survey = SourceSurvey {
+            no,
+            size: attr.size,
+            absent,
+            data_seq: (!note.absent.is_empty()).then_some(note.data_seq),
+            weights: self.drive_set().weights(),
+            is_next: absent > 0,
+        };
+        let mut sources = vec![survey.home_log()];
         for source in ordered {
-            match source {
-                ContentSource::Server => {
-                    let meter = self.drive_set().server_latency();
-                    let why = match (is_up, is_first) {
-                        (false, _) => "out of reach",
-                        (_, true) => "read next: it costs least",
-                        _ => "asked if those before fail",
-                    };
-                    is_first &= !is_up;
-                    let known = (!note.absent.is_empty()).then_some(note.data_seq);
-                    shown(
-                        "server",
-                        known,
-                        attr.size,
-                        ReadPrice::predict(&meter, weights),
-                        why,
-                    );
-                }
-                ContentSource::Drive(drive) => {
-                    let meter = drive.current_latency();
-                    let asked = std::sync::Arc::clone(&drive.drive);
-                    let held = drive
-                        .reader
-                        .run_with_deadline(super::read::PATIENCE_MAX, move || {
-                            asked.held_object(no).ok()
-                        })
-                        .flatten();
-                    let content = held.and_then(|held| held.content);
-                    let bytes = content
-                        .iter()
-                        .flat_map(|content| content.present.iter())
-                        .map(|(from, to)| to - from)
-                        .sum();
-                    let has_it = absent > 0
-                        && content
-                            .as_ref()
-                            .is_some_and(|content| content.data_seq == note.data_seq);
-                    let why = match (&content, has_it && is_first) {
-                        (None, _) => "does not have it",
-                        (_, true) => "read next: it costs least",
-                        (Some(_), _) if absent > 0 && !has_it => "has another version",
-                        _ => "has a copy",
-                    };
-                    is_first &= !has_it;
-                    let seq = content.map(|content| content.data_seq);
-                    shown(
-                        &drive.name,
-                        seq,
-                        bytes,
-                        ReadPrice::predict(&meter, weights),
-                        why,
-                    );
-                }
-            }
+            sources.push(match source {
+                ContentSource::Server => survey.server(is_up, &self.drive_set().server_latency()),
+                ContentSource::Drive(drive) => survey.drive(&drive),
+            });
         }
         Ok(ContentLocations {
             path: self.store().path_of(no),

@@ -1,6 +1,7 @@
 //! The bytes of a note.
 
 use super::*;
+use teal_types::Name;
 
 fn link(dir: u64, name: &[u8]) -> HardLink {
     HardLink {

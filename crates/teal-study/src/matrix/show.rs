@@ -159,18 +159,34 @@ pub(super) fn write_verdict(
     write: NameWriter,
 ) {
     let _ = writeln!(out, "### {}\n", write(&of.workload));
+    write_choices(out, findings, of, write);
+    write_trade_off(out, findings, of, write);
+    if let Some(drift) = of.drift {
+        // The drift is measured on the first system.
+        let system = findings.rows.first().map(|row| write(&row.names[1]));
+        write_drift(out, &system.unwrap_or_default(), drift);
+    }
+    out.push('\n');
+}
+
+/// Writes the best cell by the clock, by the device's time and by joules.
+fn write_choices(
+    out: &mut String,
+    findings: &MatrixFindings,
+    of: &WorkloadVerdict,
+    write: NameWriter,
+) {
     // Cells without runs have nothing to say.
-    let rows = || {
-        findings
-            .rows
-            .iter()
-            .filter(|row| row.names[0] == of.workload && row.runs > 0)
-    };
-    let guests = rows().filter(|row| row.guest.is_some()).count();
+    let rows: Vec<&CellRow> = findings
+        .rows
+        .iter()
+        .filter(|row| row.names[0] == of.workload && row.runs > 0)
+        .collect();
+    let guests = rows.iter().filter(|row| row.guest.is_some()).count();
     // Guests have no ranking by the clock, so the text depends on the number of rows in them.
     let clock = match guests {
         0 => describe_choice(of.by_rate.as_ref(), "not steady here: no ranking", write),
-        all if all == rows().count() => NO_CLOCK.to_owned(),
+        all if all == rows.len() => NO_CLOCK.to_owned(),
         _ => {
             describe_choice(of.by_rate.as_ref(), "not steady here: no ranking", write)
                 + "; file systems in a guest are not ranked on the clock"
@@ -178,24 +194,29 @@ pub(super) fn write_verdict(
     };
     let _ = writeln!(out, "- Operations a second on the clock: {clock}");
     let none = "not known: fewer than two blocks";
-    // One phrase stands for both kinds of joules that are missing.
+    let device = describe_choice(of.by_device.as_ref(), none, write);
     let _ = writeln!(
         out,
-        "- Operations for each second the device worked: {}",
-        describe_choice(of.by_device.as_ref(), none, write)
+        "- Operations for each second the device worked: {device}"
     );
     // A workload without runs must not claim that the device has no meter.
-    let has_joules = rows().count() == 0 || rows().any(|row| row.joules_per_thousand.is_some());
+    let has_joules = rows.is_empty() || rows.iter().any(|row| row.joules_per_thousand.is_some());
     let none = if has_joules {
         none
     } else {
         "not known: the device has no meter"
     };
-    let _ = writeln!(
-        out,
-        "- Operations for each joule: {}",
-        describe_choice(of.by_joule.as_ref(), none, write)
-    );
+    let joule = describe_choice(of.by_joule.as_ref(), none, write);
+    let _ = writeln!(out, "- Operations for each joule: {joule}");
+}
+
+/// Writes how performance and energy go together, and the cells that are not beaten in both.
+fn write_trade_off(
+    out: &mut String,
+    findings: &MatrixFindings,
+    of: &WorkloadVerdict,
+    write: NameWriter,
+) {
     // The two goals agree as a rule, so it is worth a line when they do not.
     if let (Some(rate), Some(joule)) = (&of.by_device, &of.by_joule)
         && rate.best.names != joule.best.names
@@ -213,11 +234,10 @@ pub(super) fn write_verdict(
         };
     }
     if !of.front.is_empty() {
-        let names: Vec<String> = of
-            .front
-            .iter()
-            .map(|row| format_name(&findings.rows[*row].names, write))
-            .collect();
+        let mut names = Vec::new();
+        for row in &of.front {
+            names.push(format_name(&findings.rows[*row].names, write));
+        }
         let _ = writeln!(out, "- Not beaten in both: {}", names.join("; "));
     }
     // The indicators of the study, with both changes beside each.
@@ -231,30 +251,26 @@ pub(super) fn write_verdict(
             describe_cemp(ph)
         );
     }
-    // Drift is told even if none is seen: silence would be read as none.
-    if let Some(drift) = of.drift {
-        let LinearTrend {
-            n,
-            ratio,
-            low,
-            high,
-        } = drift;
-        let words = if drift.is_inconclusive() {
-            "none is seen"
-        } else {
-            "the machine did not stay the same"
-        };
-        let _ = writeln!(
-            out,
-            "- Drift of {}, operations a second on the clock, from the first block to the last: \
-             {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}",
-            findings
-                .rows
-                .first()
-                .map_or(String::new(), |row| write(&row.names[1]))
-        );
-    }
-    out.push('\n');
+}
+
+/// Writes the drift of a system. It is told even if none is seen: silence would be read as none.
+fn write_drift(out: &mut String, system: &str, drift: LinearTrend) {
+    let LinearTrend {
+        n,
+        ratio,
+        low,
+        high,
+    } = drift;
+    let words = if drift.is_inconclusive() {
+        "none is seen"
+    } else {
+        "the machine did not stay the same"
+    };
+    let _ = writeln!(
+        out,
+        "- Drift of {system}, operations a second on the clock, from the first block to the last: \
+         {ratio:.2} (95 %: {low:.2} to {high:.2}, {n} blocks): {words}"
+    );
 }
 
 /// Describes the state of file systems before runs, and the other work of the machine.

@@ -13,6 +13,8 @@ const LEFT: f64 = 150.0;
 const RIGHT: f64 = 370.0;
 const BAR: f64 = 26.0;
 const PANEL: f64 = 230.0;
+/// The decades of the axis of delays, from 10 us to 1000 s.
+const DELAY_DECADES: f64 = 8.0;
 /// Limits the steps that are drawn of a line.
 const STEPS: usize = 1000;
 /// Colours that are told apart without seeing the difference between red and green.
@@ -107,6 +109,110 @@ fn energy_parts(machine: &ModelledMachine, run: &PolicyRun) -> Vec<(String, Ener
         .collect()
 }
 
+/// The colours of the uses of energy: the largest uses have one of their own.
+struct EnergyPalette<'a> {
+    /// Uses with a colour of their own, the largest first.
+    names: Vec<&'a str>,
+}
+
+impl<'a> EnergyPalette<'a> {
+    /// Gives colours to the uses that are largest in some run.
+    fn for_largest_uses(runs: &'a [Vec<(String, Energy)>]) -> Self {
+        let mut largest: Vec<(&str, u64)> = Vec::new();
+        for (name, energy) in runs.iter().flatten() {
+            debug_assert!(!name.is_empty(), "a use has a name");
+            match largest.iter_mut().find(|(known, _)| known == name) {
+                Some((_, most)) => *most = energy.get().max(*most),
+                None => largest.push((name, energy.get())),
+            }
+        }
+        // The name breaks ties, so that the picture is repeatable.
+        largest.sort_by_key(|(name, most)| (std::cmp::Reverse(*most), *name));
+        // The last colour is for all other uses.
+        largest.truncate(COLOURS.len() - 1);
+        Self {
+            names: largest.into_iter().map(|(name, _)| name).collect(),
+        }
+    }
+
+    /// Returns the colour of a use.
+    fn colour(&self, name: &str) -> &'static str {
+        let own = self.names.iter().position(|known| *known == name);
+        COLOURS[own.unwrap_or(COLOURS.len() - 1)]
+    }
+
+    /// Lists the uses with a colour of their own beside the chart.
+    fn draw_legend(&self, out: &mut String, top: f64) {
+        let x = WIDTH - RIGHT + 80.0;
+        for (n, name) in self.names.iter().enumerate() {
+            let y = top + 22.0 + 13.0 * n as f64;
+            let colour = self.colour(name);
+            let _ = writeln!(
+                out,
+                r#"<rect x="{x:.1}" y="{:.1}" width="9" height="9" fill="{colour}"/>"#,
+                y - 8.0
+            );
+            draw_text(out, x + 13.0, y, "start", name);
+        }
+    }
+}
+
+/// Returns the width of a microjoule: the run that took most energy fills the chart.
+fn energy_scale(runs: &[PolicyRun]) -> f64 {
+    let totals = runs.iter().map(|run| run.report.total_energy().get());
+    let most = totals.max().unwrap_or(1).max(1);
+    (WIDTH - LEFT - RIGHT) / most as f64
+}
+
+/// Draws the energy of one run as a bar at the height `y`, stacked from its uses. Returns where
+/// the bar ends.
+fn draw_stacked_bar(
+    out: &mut String,
+    y: f64,
+    scale: f64,
+    parts: &[(String, Energy)],
+    palette: &EnergyPalette<'_>,
+) -> f64 {
+    let mut x = LEFT;
+    for (name, energy) in parts {
+        let width = energy.get() as f64 * scale;
+        // Bars thinner than a hair are left out of the file, but still move the next one.
+        if width >= 0.05 {
+            let colour = palette.colour(name);
+            let _ = writeln!(
+                out,
+                "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{:.1}\" \
+                 fill=\"{colour}\"><title>{}: {energy}</title></rect>",
+                BAR - 6.0,
+                escape_xml(name)
+            );
+        }
+        x += width;
+    }
+    x
+}
+
+/// Draws the floor and the bound as lines across all bars.
+fn draw_energy_limits(
+    out: &mut String,
+    (top, bottom): (f64, f64),
+    scale: f64,
+    floor: Option<Energy>,
+    bound: &EnergyBound,
+) {
+    let mut draw_limit = |energy: Energy, colour: &str, name: &str, y: f64| {
+        let x = LEFT + energy.get() as f64 * scale;
+        draw_line(out, &[(x, top + 22.0), (x, bottom + 2.0)], colour);
+        draw_text(out, x, y, "middle", &format!("{name} {energy}"));
+    };
+    if let Some(floor) = floor {
+        draw_limit(floor, "black", "floor", bottom + 14.0);
+    }
+    if let EnergyBound::Exact(least) | EnergyBound::Proven { least, .. } = bound {
+        draw_limit(*least, "red", "bound", bottom + 28.0);
+    }
+}
+
 fn draw_energy(
     out: &mut String,
     top: f64,
@@ -114,97 +220,22 @@ fn draw_energy(
     runs: &[PolicyRun],
     bound: &EnergyBound,
 ) {
-    // All bars share one scale.
-    let most = runs
-        .iter()
-        .map(|run| run.report.total_energy().get())
-        .max()
-        .unwrap_or(1)
-        .max(1) as f64;
-    let scale = (WIDTH - LEFT - RIGHT) / most;
-    let all: Vec<_> = runs.iter().map(|run| energy_parts(machine, run)).collect();
-    // Uses with a hundredth of some run have a colour of their own.
-    let mut names: Vec<(&str, u64)> = Vec::new();
-    for (name, energy) in all.iter().flatten() {
-        match names.iter_mut().find(|(known, _)| known == name) {
-            Some((_, most)) => *most = energy.get().max(*most),
-            None => names.push((name, energy.get())),
-        }
-    }
-    debug_assert!(
-        names.iter().all(|(name, _)| !name.is_empty()),
-        "a use has a name"
-    );
-    // The largest uses get colours first; the name breaks ties, so that the picture is repeatable.
-    names.sort_by_key(|(name, most)| (std::cmp::Reverse(*most), *name));
-    names.truncate(COLOURS.len() - 1);
-    let colour = |name: &str| {
-        let at = names
-            .iter()
-            .position(|(known, _)| *known == name)
-            .unwrap_or(COLOURS.len() - 1);
-        COLOURS[at]
-    };
+    let scale = energy_scale(runs);
+    let uses: Vec<_> = runs.iter().map(|run| energy_parts(machine, run)).collect();
+    let palette = EnergyPalette::for_largest_uses(&uses);
     draw_text(out, LEFT, top + 16.0, "start", "Energy by device and state");
-    // One bar for each policy, stacked from its uses.
-    for (n, (run, parts)) in runs.iter().zip(&all).enumerate() {
+    for (n, (run, parts)) in runs.iter().zip(&uses).enumerate() {
         let y = top + 26.0 + BAR * n as f64;
         draw_text(out, LEFT - 6.0, y + 14.0, "end", &run.policy);
-        let mut x = LEFT;
-        for (name, energy) in parts {
-            let width = energy.get() as f64 * scale;
-            // Bars thinner than a hair are left out of the file, but still move the next one.
-            if width >= 0.05 {
-                let colour = colour(name);
-                let _ = writeln!(
-                    out,
-                    "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{:.1}\" \
-                     fill=\"{colour}\"><title>{}: {energy}</title></rect>",
-                    BAR - 6.0,
-                    escape_xml(name)
-                );
-            }
-            x += width;
-        }
-        draw_text(
-            out,
-            x + 4.0,
-            y + 14.0,
-            "start",
-            &run.report.total_energy().to_string(),
-        );
+        let end = draw_stacked_bar(out, y, scale, parts, &palette);
+        let total = run.report.total_energy().to_string();
+        draw_text(out, end + 4.0, y + 14.0, "start", &total);
     }
     let bottom = top + 26.0 + BAR * runs.len() as f64;
-    // The floor and the bound are lines across all bars.
-    let mark = |out: &mut String, energy: Energy, colour: &str, words: &str, y: f64| {
-        let x = LEFT + energy.get() as f64 * scale;
-        draw_line(out, &[(x, top + 22.0), (x, bottom + 2.0)], colour);
-        draw_text(out, x, y, "middle", words);
-    };
-    if let Some(run) = runs.first() {
-        mark(
-            out,
-            run.report.floor,
-            "black",
-            &format!("floor {}", run.report.floor),
-            bottom + 14.0,
-        );
-    }
-    if let EnergyBound::Exact(least) | EnergyBound::Proven { least, .. } = bound {
-        mark(out, *least, "red", &format!("bound {least}"), bottom + 28.0);
-    }
-    // The legend lists the uses with a colour of their own.
-    for (n, (name, _)) in names.iter().enumerate() {
-        let y = top + 22.0 + 13.0 * n as f64;
-        let x = WIDTH - RIGHT + 80.0;
-        let _ = writeln!(
-            out,
-            r#"<rect x="{x:.1}" y="{:.1}" width="9" height="9" fill="{}"/>"#,
-            y - 8.0,
-            colour(name)
-        );
-        draw_text(out, x + 13.0, y, "start", name);
-    }
+    // The floor is that of the machine and the trace, and the same for all policies.
+    let floor = runs.first().map(|run| run.report.floor);
+    draw_energy_limits(out, (top, bottom), scale, floor, bound);
+    palette.draw_legend(out, top);
 }
 
 fn draw_frame(out: &mut String, top: f64, title: &str) -> (f64, f64) {
@@ -233,103 +264,119 @@ fn draw_legend(out: &mut String, top: f64, runs: &[PolicyRun]) {
     }
 }
 
+/// Returns where a delay is on the axis of [`draw_delays`].
+fn delay_position(delay: TimeSpan) -> f64 {
+    // The axis begins at 10 us.
+    let decades = (delay.get().max(1) as f64).log10() - 4.0;
+    LEFT + (WIDTH - LEFT - RIGHT) * decades.clamp(0.0, DELAY_DECADES) / DELAY_DECADES
+}
+
+/// Labels the decades of the logarithmic axis, and the shares of the reads on the vertical one.
+fn draw_delay_axes(out: &mut String, base: f64, high: f64) {
+    const LABELS: [&str; 9] = [
+        "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "1000 s",
+    ];
+    for (n, label) in LABELS.iter().enumerate() {
+        let x = LEFT + (WIDTH - LEFT - RIGHT) * n as f64 / DELAY_DECADES;
+        draw_text(out, x, base + 14.0, "middle", label);
+    }
+    for percent in [0, 50, 100] {
+        let y = base - high * f64::from(percent) / 100.0 + 4.0;
+        draw_text(out, LEFT - 6.0, y, "end", &format!("{percent} %"));
+    }
+}
+
 /// Draws the distribution of delays of reads, on a scale of powers of ten from 10 us to 1000 s.
 fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
-    const DECADES: f64 = 8.0;
     let (base, high) = draw_frame(out, top, "Reads that took at most so long");
-    let width = WIDTH - LEFT - RIGHT;
-    let x = |delay: TimeSpan| {
-        LEFT + width * ((delay.get().max(1) as f64).log10() - 4.0).clamp(0.0, DECADES) / DECADES
-    };
-    // Decades of the logarithmic axis.
-    for (n, words) in [
-        "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s", "1000 s",
-    ]
-    .iter()
-    .enumerate()
-    {
-        draw_text(
-            out,
-            LEFT + width * n as f64 / DECADES,
-            base + 14.0,
-            "middle",
-            words,
-        );
-    }
-    // Shares of the reads on the vertical axis.
-    for percent in [0, 50, 100] {
-        draw_text(
-            out,
-            LEFT - 6.0,
-            base - high * f64::from(percent) / 100.0 + 4.0,
-            "end",
-            &format!("{percent} %"),
-        );
-    }
+    draw_delay_axes(out, base, high);
     // One curve for each policy.
     for (n, run) in runs.iter().enumerate() {
         let mut sorted = run.report.delays.clone();
         sorted.sort_unstable();
-        // The delay at a quantile; an empty run has none.
-        let at = |thousandth: usize| {
-            sorted.get((sorted.len() * thousandth / 1000).min(sorted.len().saturating_sub(1)))
-        };
-        let points: Vec<_> = (0..=200)
-            .filter_map(|step| Some((x(*at(step * 5)?), base - high * step as f64 / 200.0)))
-            .collect();
+        let mut points = Vec::new();
+        for step in 0..=200 {
+            // The delay at a quantile; an empty run has none.
+            let rank = sorted.len() * (step * 5) / 1000;
+            if let Some(delay) = sorted.get(rank.min(sorted.len().saturating_sub(1))) {
+                points.push((delay_position(*delay), base - high * step as f64 / 200.0));
+            }
+        }
         draw_line(out, &points, COLOURS[n % COLOURS.len()]);
     }
     draw_legend(out, top, runs);
 }
 
-fn draw_wakeups(out: &mut String, top: f64, runs: &[PolicyRun]) {
-    let (base, high) = draw_frame(out, top, "Wake-ups so far");
-    // Both axes end with the largest value of any policy.
-    let elapsed = runs
-        .iter()
-        .map(|run| run.report.elapsed)
-        .max()
-        .unwrap_or_default();
-    let most = runs
-        .iter()
-        .map(|run| run.report.total_starts())
-        .max()
-        .unwrap_or(0)
-        .max(1);
-    let width = WIDTH - LEFT - RIGHT;
-    draw_text(out, LEFT, base + 14.0, "middle", "0");
-    draw_text(
-        out,
-        LEFT + width,
-        base + 14.0,
-        "middle",
-        &elapsed.to_string(),
-    );
-    draw_text(out, LEFT - 6.0, base + 4.0, "end", "0");
-    draw_text(out, LEFT - 6.0, base - high + 4.0, "end", &most.to_string());
-    // One staircase for each policy, over all of its devices.
-    for (n, run) in runs.iter().enumerate() {
-        let mut times: Vec<_> = run
-            .report
-            .devices
-            .iter()
-            .flat_map(|device| device.started.iter().copied())
-            .collect();
+/// The axes of the picture of wake-ups, which end with the largest value of any policy.
+struct WakeupAxes {
+    /// The heights of no wake-up and of the most.
+    base: f64,
+    high: f64,
+    elapsed: TimeSpan,
+    starts: u64,
+}
+
+impl WakeupAxes {
+    /// Returns where a moment is on the axis of time.
+    fn time_position(&self, nanos: u64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * nanos as f64 / self.elapsed.get().max(1) as f64
+    }
+
+    /// Returns the height of a count of wake-ups.
+    fn count_height(&self, count: usize) -> f64 {
+        self.base - self.high * count as f64 / self.starts as f64
+    }
+
+    fn draw_labels(&self, out: &mut String) {
+        let below = self.base + 14.0;
+        draw_text(out, LEFT, below, "middle", "0");
+        draw_text(
+            out,
+            WIDTH - RIGHT,
+            below,
+            "middle",
+            &self.elapsed.to_string(),
+        );
+        draw_text(out, LEFT - 6.0, self.base + 4.0, "end", "0");
+        let top = self.base - self.high + 4.0;
+        draw_text(out, LEFT - 6.0, top, "end", &self.starts.to_string());
+    }
+
+    /// Returns the wake-ups of all devices of a run as a staircase.
+    fn staircase(&self, run: &PolicyRun) -> Vec<(f64, f64)> {
+        let mut times = Vec::new();
+        for device in &run.report.devices {
+            times.extend_from_slice(&device.started);
+        }
         times.sort_unstable();
-        let x = |nanos: u64| LEFT + width * nanos as f64 / elapsed.get().max(1) as f64;
-        let y = |count: usize| base - high * count as f64 / most as f64;
-        let mut points = vec![(LEFT, base)];
         // A long series is thinned: the steps would be too fine to see.
         let every = times.len().div_ceil(STEPS).max(1);
+        let mut points = vec![(LEFT, self.base)];
         // Each step goes right first, then up.
         for (count, time) in times.iter().enumerate().step_by(every) {
-            points.extend([
-                (x(time.get()), y(count)),
-                (x(time.get()), y((count + every).min(times.len()))),
-            ]);
+            let x = self.time_position(time.get());
+            points.push((x, self.count_height(count)));
+            points.push((x, self.count_height((count + every).min(times.len()))));
         }
-        points.push((x(run.report.elapsed.get()), y(times.len())));
-        draw_line(out, &points, COLOURS[n % COLOURS.len()]);
+        let end = self.time_position(run.report.elapsed.get());
+        points.push((end, self.count_height(times.len())));
+        points
+    }
+}
+
+fn draw_wakeups(out: &mut String, top: f64, runs: &[PolicyRun]) {
+    let (base, high) = draw_frame(out, top, "Wake-ups so far");
+    let elapsed = runs.iter().map(|run| run.report.elapsed).max();
+    let starts = runs.iter().map(|run| run.report.total_starts()).max();
+    let axes = WakeupAxes {
+        base,
+        high,
+        elapsed: elapsed.unwrap_or_default(),
+        starts: starts.unwrap_or(0).max(1),
+    };
+    axes.draw_labels(out);
+    for (n, run) in runs.iter().enumerate() {
+        draw_line(out, &axes.staircase(run), COLOURS[n % COLOURS.len()]);
     }
     draw_legend(out, top, runs);
 }

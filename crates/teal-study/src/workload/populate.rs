@@ -91,69 +91,90 @@ fn check_memory(plan: &WorkloadPlan) -> Result<(), RunError> {
     })
 }
 
+/// The room that filesets take, or that their directory has.
+#[derive(Debug, Clone, Copy, Default)]
+struct FileRoom {
+    bytes: u64,
+    /// Files and directories.
+    inodes: u64,
+}
+
+impl FileRoom {
+    /// Returns the room that a fileset takes, in whole blocks. Drawn sizes can be as large as a
+    /// number, so the sum saturates.
+    fn taken_by(layout: &TreeLayout) -> Self {
+        let dirs = (layout.dirs.len() + layout.leaves.len()) as u64;
+        let mut bytes = dirs * BLOCK;
+        for file in &layout.files {
+            let size = file.size.div_ceil(BLOCK).saturating_mul(BLOCK);
+            bytes = bytes.saturating_add(size);
+        }
+        Self {
+            bytes,
+            inodes: layout.files.len() as u64 + dirs,
+        }
+    }
+
+    /// Returns the room in a directory, apart from what the filesets in it hold already.
+    fn free_in(dir: &Path) -> Result<Self, RunError> {
+        let stat = rustix::fs::statvfs(dir)
+            .map_err(|e| RunError::at_path("asking for the room in", dir, e))?;
+        // Some file systems have no limit on the number of files.
+        let inodes = if stat.f_files == 0 {
+            u64::MAX
+        } else {
+            stat.f_favail
+        };
+        Ok(Self {
+            bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            inodes,
+        })
+    }
+}
+
 /// Refuses sets that do not fit into their directory, and threads that do not fit into memory.
 ///
 /// # Errors
 /// Returns [`RunError::Space`], [`RunError::Memory`], or the error of asking for the room.
 pub fn check_room(plan: &WorkloadPlan) -> Result<(), RunError> {
     check_memory(plan)?;
-    let layouts = lay_out_all(plan);
-    let dirs = |layout: &TreeLayout| (layout.dirs.len() + layout.leaves.len()) as u64;
-    // Drawn sizes can be as large as a number, so the sums saturate.
-    let rounded = |layout: &TreeLayout| {
-        let files = layout
-            .files
-            .iter()
-            .map(|file| file.size.div_ceil(BLOCK).saturating_mul(BLOCK));
-        files.fold(dirs(layout) * BLOCK, u64::saturating_add)
-    };
-    let sets = || {
-        plan.filesets
-            .iter()
-            .zip(&layouts)
-            .filter(|(set, _)| !is_device(&set.root))
-    };
-    // Sums of all sets, as one set may fit alone.
-    let need = sets()
-        .map(|(_, layout)| rounded(layout))
-        .fold(0, u64::saturating_add);
-    let files: u64 = sets()
-        .map(|(_, layout)| layout.files.len() as u64 + dirs(layout))
-        .sum();
     let dir = &plan.options.dir;
-    let stat = rustix::fs::statvfs(dir)
-        .map_err(|e| RunError::at_path("asking for the room in", dir, e))?;
-    // Existing files of a set will be removed, or are used: their room counts as free.
-    let (old, old_files) = sets()
-        .map(|(set, _)| measure_tree(&set.root))
-        .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let room = stat.f_bavail.saturating_mul(stat.f_frsize) + old;
-    // Some file systems have no limit on the number of files.
-    let inodes = if stat.f_files == 0 {
-        u64::MAX
-    } else {
-        stat.f_favail + old_files
-    };
-    if need <= room && files <= inodes {
+    let mut room = FileRoom::free_in(dir)?;
+    // Sums of all sets, as one set may fit alone.
+    let mut need = FileRoom::default();
+    // The largest set is named, because scaling it helps most.
+    let mut largest = None;
+    for (set, layout) in plan.filesets.iter().zip(&lay_out_all(plan)) {
+        if is_device(&set.root) {
+            continue;
+        }
+        let taken = FileRoom::taken_by(layout);
+        need.bytes = need.bytes.saturating_add(taken.bytes);
+        need.inodes += taken.inodes;
+        // Existing files of a set will be removed, or are used: their room counts as free.
+        let (old_bytes, old_files) = measure_tree(&set.root);
+        room.bytes += old_bytes;
+        room.inodes = room.inodes.saturating_add(old_files);
+        if largest.is_none_or(|(bytes, _)| taken.bytes >= bytes) {
+            largest = Some((taken.bytes, set));
+        }
+    }
+    if need.bytes <= room.bytes && need.inodes <= room.inodes {
         return Ok(());
     }
-    let part = (room as f64 / need as f64).min(inodes as f64 / files as f64);
-    let hint = format_fitting_scale(part * plan.options.scale);
-    // The largest set is named, because scaling it helps most.
-    let largest = sets()
-        .max_by_key(|(_, layout)| rounded(layout))
-        .map(|(set, _)| set);
-    let at = largest.map_or_else(String::new, |set| {
+    let by_bytes = room.bytes as f64 / need.bytes as f64;
+    let part = by_bytes.min(room.inodes as f64 / need.inodes as f64);
+    let at = largest.map_or_else(String::new, |(_, set)| {
         format!("{}: {}, most of all: ", set.place, set.name)
     });
     Err(RunError::Space {
         at,
-        need,
-        files,
-        room,
-        inodes,
+        need: need.bytes,
+        files: need.inodes,
+        room: room.bytes,
+        inodes: room.inodes,
         dir: dir.display().to_string(),
-        hint,
+        hint: format_fitting_scale(part * plan.options.scale),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::control::ControlSocket;
 use crate::drives::DriveService;
 use crate::machine;
 use crate::mounts;
-use crate::options::{MountConfig, SyncFs};
+use crate::options::{MountConfig, SyncFs, SyncTarget};
 use crate::private;
 use crate::replica::{self, ReplicaRuntime};
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_log::{OpenOptions, Recovery, Store, StoreOwner};
-use teal_mount::{MountSettings, VolumeMount};
+use teal_mount::{GeneralMountFlags, MountSettings, VolumeMount};
 use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 
@@ -32,7 +32,7 @@ pub(super) fn open_and_mount(
         args.dir.is_absolute(),
         "the daemon runs in the root directory"
     );
-    let mode = if options.read_only {
+    let mode = if options.is_read_only() {
         OpenMode::Read
     } else {
         OpenMode::Write
@@ -44,7 +44,7 @@ pub(super) fn open_and_mount(
     // The socket is bound before the mount appears, so that `teal status` finds the daemon as soon
     // as the mount is there.
     let listener = ControlSocket::bind(&args.dir)?;
-    let atime = if options.noatime {
+    let atime = if options.flags.contains(GeneralMountFlags::NOATIME) {
         AtimePolicy::Noatime
     } else {
         AtimePolicy::Relatime
@@ -54,14 +54,14 @@ pub(super) fn open_and_mount(
         ..FileSystemOptions::default()
     };
     // A read-only mount sends nothing, so it needs no connection to a server.
-    let running = if options.read_only {
+    let running = if options.is_read_only() {
         None
     } else {
         replica::start(&args.path, &clock, options.delay)?
     };
     // An option without effect is refused, so that a person does not rely on it.
     if let (None, Some(option)) = (&running, options.server_options_given().first()) {
-        let why = if options.read_only {
+        let why = if options.is_read_only() {
             "a read-only mount sends nothing"
         } else {
             "the volume has no server"
@@ -108,7 +108,7 @@ fn open_client(
     let defaults = UpstreamOptions::default();
     let of_upstream = UpstreamOptions {
         flush_age: options.flush_age.unwrap_or(defaults.flush_age),
-        sync_remote: options.sync_remote,
+        sync_remote: options.sync == SyncTarget::Remote,
         queue: options.queue,
         ..defaults
     };
@@ -132,14 +132,14 @@ fn open_store(
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<Store>> {
     // The store is made private before anything is read from it.
-    if !options.read_only {
+    if !options.is_read_only() {
         private::enforce_store(&args.path)?;
     }
     let how = OpenOptions {
-        read_only: options.read_only,
+        read_only: options.is_read_only(),
         salvage: options.salvage,
         // A read-only mount leaves no mark in the store, so it needs no owner.
-        owner: if options.read_only {
+        owner: if options.is_read_only() {
             StoreOwner::default()
         } else {
             machine::this_machine()?
@@ -179,11 +179,7 @@ fn mount_settings(
     MountSettings {
         source: args.path.clone(),
         syncfs,
-        read_only: options.read_only,
-        nosuid: options.nosuid.is_in_force(is_shared),
-        nodev: options.nodev.is_in_force(is_shared),
-        noexec: options.noexec,
-        noatime: options.noatime,
+        flags: options.flags_in_force(is_shared),
         // Requests that wait for the server hold a thread each.
         threads: if is_replica {
             options.threads.max(THREADS_THAT_WAIT)

@@ -29,14 +29,6 @@ fn a_file_begins_with_what_it_is() {
 }
 
 #[test]
-fn what_was_too_long_may_only_shrink() {
-    let (path, lines) = TOO_LONG[0];
-    let long = format!("//! Long.\n{}", "// x\n".repeat(lines - 1));
-    assert_eq!(rules(path, &long), [""; 0]);
-    assert_eq!(rules(path, &format!("{long}// x\n")), ["size"]);
-}
-
-#[test]
 fn a_file_has_at_most_500_lines_tests_apart() {
     let long = format!("//! Long.\n{}", "// x\n".repeat(500));
     assert_eq!(rules(GOOD, &long), ["size"]);

@@ -6,7 +6,7 @@ use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::MappedExtent;
 use crate::format::geometry::Segment;
 use crate::format::record::{HEADER, RecordHeader, SectorRun};
-use crate::format::segment_walk;
+use crate::format::segment_walk::{self, FoundRecord};
 use crate::format::shared::SharedExtent;
 use std::collections::HashSet;
 use teal_types::{SECTOR, Sector};
@@ -15,28 +15,7 @@ impl StoreChecker<'_> {
     pub(super) fn check_space(&mut self, progress: &mut dyn FnMut(CheckProgress)) {
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.sort_unstable_by_key(|r| (r.byte, r.bytes));
-        // The farthest end so far, and the range that reaches there.
-        let mut end = (0, None::<LiveRange>);
-        for range in &ranges {
-            if range.byte < end.0
-                && let Some(other) = end.1
-            {
-                let a = range.of;
-                let b = other.of;
-                let owner = other.owner;
-                let what = format!("{a:?} lies on {b:?} of object {owner}");
-                self.add_problem(
-                    Severity::Inconsistent,
-                    Some(range.owner),
-                    Some(range.byte / SECTOR),
-                    what,
-                );
-            }
-            // A range inside of another one must not hide what follows.
-            if range.byte + u64::from(range.bytes) > end.0 {
-                end = (range.byte + u64::from(range.bytes), Some(*range));
-            }
-        }
+        self.check_overlaps(&ranges);
         let total = u64::from(self.store.geometry.segments);
         let mut rest = &ranges[..];
         let mut live = 0;
@@ -75,6 +54,32 @@ impl StoreChecker<'_> {
             done: total,
             total,
         });
+    }
+
+    /// Reports ranges that lie on others. The ranges are sorted.
+    fn check_overlaps(&mut self, ranges: &[LiveRange]) {
+        // The farthest end so far, and the range that reaches there.
+        let mut end = (0, None::<LiveRange>);
+        for range in ranges {
+            if range.byte < end.0
+                && let Some(other) = end.1
+            {
+                let a = range.of;
+                let b = other.of;
+                let owner = other.owner;
+                let what = format!("{a:?} lies on {b:?} of object {owner}");
+                self.add_problem(
+                    Severity::Inconsistent,
+                    Some(range.owner),
+                    Some(range.byte / SECTOR),
+                    what,
+                );
+            }
+            // A range inside of another one must not hide what follows.
+            if range.byte + u64::from(range.bytes) > end.0 {
+                end = (range.byte + u64::from(range.bytes), Some(*range));
+            }
+        }
     }
 
     fn check_segment(&mut self, segment: Segment, ranges: &[LiveRange]) -> u64 {
@@ -142,25 +147,67 @@ impl StoreChecker<'_> {
         if !self.options.verify_data {
             return;
         }
+        let bytes = self.read_segment(segment);
+        let records =
+            segment_walk::walk_records(&geometry, &store.sb.uuid, segment, &usage, &bytes);
+        let known = RecordedPlaces::collect(records);
+        for range in ranges {
+            if known.speak_of(range) {
+                continue;
+            }
+            let what = format!(
+                "no record of segment {} speaks of {:?}",
+                segment.0, range.of
+            );
+            self.add_problem(
+                Severity::Space,
+                Some(range.owner),
+                Some(range.byte / SECTOR),
+                what,
+            );
+        }
+    }
+
+    /// Reads a whole segment. Sectors that cannot be read are zero.
+    fn read_segment(&self, segment: Segment) -> Vec<u8> {
+        let reader = &self.store.reader;
+        let whole = self.store.geometry.whole_run(segment);
         let mut bytes = vec![0; (u64::from(whole.sectors) * SECTOR) as usize];
-        if store.reader.read_raw(whole.addr, &mut bytes).is_err() {
+        if reader.read_raw(whole.addr, &mut bytes).is_err() {
             // Sector by sector, so that one bad sector hides only itself.
             for (i, sector) in (0..).zip(bytes.chunks_mut(SECTOR as usize)) {
-                if store.reader.read_raw(whole.addr.plus(i), sector).is_err() {
+                if reader.read_raw(whole.addr.plus(i), sector).is_err() {
                     sector.fill(0);
                 }
             }
         }
-        let mut pages = HashSet::new();
-        let mut inodes = HashSet::new();
-        let mut content = Vec::new();
-        for found in segment_walk::walk_records(&geometry, &store.sb.uuid, segment, &usage, &bytes)
-        {
+        bytes
+    }
+}
+
+/// The places in a segment that its records name.
+#[derive(Default)]
+struct RecordedPlaces {
+    pages: HashSet<u64>,
+    inodes: HashSet<u64>,
+    /// Extents in their order: where each begins, and how many bytes from there on belong to it or
+    /// to one before it.
+    content: Vec<(u64, u64)>,
+}
+
+impl RecordedPlaces {
+    fn collect<'a>(records: impl IntoIterator<Item = FoundRecord<'a>>) -> Self {
+        let mut places = Self::default();
+        for found in records {
             // Damaged deltas were reported with their record.
             for placed in decode_body(found.body, found.header.deltas).flatten() {
                 match placed.delta {
-                    Delta::Inode(_) => drop(inodes.insert(found.body_byte + placed.at as u64)),
-                    Delta::Page { ptr, .. } => drop(pages.insert(ptr.addr().byte_offset())),
+                    Delta::Inode(_) => {
+                        places.inodes.insert(found.body_byte + placed.at as u64);
+                    }
+                    Delta::Page { ptr, .. } => {
+                        places.pages.insert(ptr.addr().byte_offset());
+                    }
                     Delta::Extent {
                         extent: MappedExtent::Own(extent),
                         ..
@@ -168,44 +215,37 @@ impl StoreChecker<'_> {
                     | Delta::SharedSet {
                         shared: SharedExtent { extent, .. },
                         ..
-                    } => {
-                        content.push((extent.addr.byte_offset(), extent.bytes()));
-                    }
+                    } => places
+                        .content
+                        .push((extent.addr.byte_offset(), extent.bytes())),
                     _ => {}
                 }
             }
         }
-        content.sort_unstable();
+        places.content.sort_unstable();
         // A part of an extent may have been shared: from each on, how far those up to it reach.
         let mut reach = 0;
-        for (byte, bytes) in &mut content {
+        for (byte, bytes) in &mut places.content {
             reach = reach.max(*byte + *bytes);
             *bytes = reach - *byte;
         }
-        for range in ranges {
-            let known = match range.of {
-                RangeUse::Page(_) => pages.contains(&range.byte),
-                RangeUse::Inode => inodes.contains(&range.byte),
-                RangeUse::Leaving => true,
-                RangeUse::Content => {
-                    // The last extent that begins at or before the range.
-                    let before = content.partition_point(|(byte, _)| *byte <= range.byte);
-                    before > 0
-                        && content[before - 1].0 + content[before - 1].1
-                            >= range.byte + u64::from(range.bytes)
-                }
-            };
-            if !known {
-                let what = format!(
-                    "no record of segment {} speaks of {:?}",
-                    segment.0, range.of
-                );
-                self.add_problem(
-                    Severity::Space,
-                    Some(range.owner),
-                    Some(range.byte / SECTOR),
-                    what,
-                );
+        places
+    }
+
+    /// Returns whether the records name what lives in a range.
+    fn speak_of(&self, range: &LiveRange) -> bool {
+        match range.of {
+            RangeUse::Page(_) => self.pages.contains(&range.byte),
+            RangeUse::Inode => self.inodes.contains(&range.byte),
+            RangeUse::Leaving => true,
+            RangeUse::Content => {
+                // The last extent that begins at or before the range.
+                let before = self
+                    .content
+                    .partition_point(|(byte, _)| *byte <= range.byte);
+                before > 0
+                    && self.content[before - 1].0 + self.content[before - 1].1
+                        >= range.byte + u64::from(range.bytes)
             }
         }
     }

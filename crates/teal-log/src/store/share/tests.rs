@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::recovery::open::OpenOptions;
+use crate::space::cost::Cost;
+use crate::store::handle::Store;
 use crate::store::locked::NewObject;
 use crate::store::mkfs::MkfsOptions;
 use crate::tree::shared_extents::SHARES_MAX;

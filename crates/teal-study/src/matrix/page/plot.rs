@@ -102,6 +102,22 @@ fn draw_point(point: &CellPoint<'_>, x: f64, y: f64, out: &mut String) {
     );
 }
 
+/// Names the cells of the front. Few names fit beside the plot: the fastest six.
+fn draw_front_names(front: &[&CellPoint<'_>], out: &mut String) {
+    for (at, point) in front.iter().rev().take(6).enumerate() {
+        let y = 28.0 + 16.0 * at as f64;
+        let _ = writeln!(
+            out,
+            "<circle class=\"dot front\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/><text x=\"{:.1}\" \
+             y=\"{y:.1}\">{}</text>",
+            LEFT + 12.0,
+            y - 4.0,
+            LEFT + 22.0,
+            cell_label(point.row)
+        );
+    }
+}
+
 /// Draws operations for each second of the device by operations for each joule. A line joins the
 /// Pareto front.
 pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> String {
@@ -135,30 +151,19 @@ pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> Strin
     // The line runs from left to right, so the front is sorted by rate.
     let mut best: Vec<&CellPoint<'_>> = points.iter().filter(|point| point.is_front).collect();
     best.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    let line = best
-        .iter()
-        .map(|point| format!("{:.1},{:.1}", x(point.rate), y(point.per_joule)));
+    let mut line = Vec::new();
+    for point in &best {
+        line.push(format!("{:.1},{:.1}", x(point.rate), y(point.per_joule)));
+    }
     let _ = writeln!(
         out,
         "<polyline class=\"line\" points=\"{}\"/>",
-        line.collect::<Vec<_>>().join(" ")
+        line.join(" ")
     );
     for point in &points {
         draw_point(point, x(point.rate), y(point.per_joule), &mut out);
     }
-    // Few names fit beside the plot: the fastest six of the front.
-    for (at, CellPoint { row, .. }) in best.into_iter().rev().take(6).enumerate() {
-        let y = 28.0 + 16.0 * at as f64;
-        let _ = writeln!(
-            out,
-            "<circle class=\"dot front\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/><text x=\"{:.1}\" \
-             y=\"{y:.1}\">{}</text>",
-            LEFT + 12.0,
-            y - 4.0,
-            LEFT + 22.0,
-            cell_label(row)
-        );
-    }
+    draw_front_names(&best, &mut out);
     out.push_str("</svg>\n");
     out
 }

@@ -14,10 +14,12 @@
 //!    data instead. The number cannot be reused meanwhile.
 //! 3. No xattrs, no locks, no other users: what it makes belongs to whoever runs it.
 
-use parking_lot::{Mutex, RwLock};
+mod node;
+
+use self::node::{Answer, Node, Open, attr, magic, timespec};
+use parking_lot::RwLock;
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, RawDir, RawMode, SeekFrom, Stat, Timespec, Timestamps,
-    UTIME_NOW, UTIME_OMIT, Uid,
+    AtFlags, CWD, Gid, Mode, OFlags, RawDir, RawMode, SeekFrom, Stat, Timestamps, Uid,
 };
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
@@ -25,7 +27,6 @@ use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,93 +34,17 @@ use std::time::Duration;
 use teal_fuse::{
     BdiKnob, Delivery, DirBuffer, FuseMountOptions, FuseOperation, FuseSession, InitConfig,
     InitFlags, KernelRequest, LookupEntry, NodeId, ReplySender, RequestHandler, SetattrRequest,
-    StatfsReply, TimeSet, UnmountMode, set_bdi,
+    StatfsReply, UnmountMode, set_bdi,
 };
-use teal_types::{Attr, FileType, ObjectNo, Timestamp};
+use teal_types::{Attr, FileType, ObjectNo};
 
 const EVER: Duration = Duration::MAX;
 const OPCODES: usize = 64;
-
-type Answer<T> = Result<T, Errno>;
-
-struct Node {
-    /// Guards which descriptor it is; nothing but the exchange is done under it.
-    open: RwLock<Open>,
-    /// Guards the position of the descriptor while a directory is listed.
-    listing: Mutex<()>,
-    lookups: AtomicU64,
-}
-
-#[derive(Clone)]
-enum Open {
-    /// `O_PATH`: good for names and attributes.
-    Path(Arc<OwnedFd>),
-    /// Good for data as well.
-    Data(Arc<OwnedFd>),
-}
-
-impl Node {
-    fn new(open: Open) -> Self {
-        Self {
-            open: RwLock::new(open),
-            listing: Mutex::default(),
-            lookups: AtomicU64::new(0),
-        }
-    }
-
-    fn path(&self) -> Arc<OwnedFd> {
-        let (Open::Path(fd) | Open::Data(fd)) = &*self.open.read();
-        Arc::clone(fd)
-    }
-
-    fn data(&self, how: OFlags) -> Answer<Arc<OwnedFd>> {
-        if let Open::Data(fd) = &*self.open.read() {
-            return Ok(Arc::clone(fd));
-        }
-        let flags = how | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(magic(&self.path()), flags, Mode::empty())?;
-        let fd = Arc::new(fd);
-        *self.open.write() = Open::Data(Arc::clone(&fd));
-        Ok(fd)
-    }
-
-    fn file(&self) -> Answer<Arc<OwnedFd>> {
-        self.data(OFlags::RDWR)
-    }
-
-    fn stat(&self) -> Answer<Stat> {
-        rustix::fs::fstat(self.path())
-    }
-}
-
-/// A path to the very inode of a descriptor, which follows to it.
-fn magic(fd: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
-}
 
 struct Mirror {
     root: Arc<Node>,
     nodes: RwLock<HashMap<u64, Arc<Node>>>,
     requests: [AtomicU64; OPCODES],
-}
-
-fn attr(stat: &Stat) -> Attr {
-    let time = |secs: i64, nanos: u64| Timestamp::new(secs, nanos as u32);
-    Attr {
-        object: ObjectNo::new(stat.st_ino),
-        kind: FileType::from_code((stat.st_mode >> 12 & 15) as u8).unwrap_or(FileType::File),
-        perm: (stat.st_mode & 0o7777) as u16,
-        nlink: stat.st_nlink as u32,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        rdev: stat.st_rdev as u32,
-        size: stat.st_size.cast_unsigned(),
-        sectors: stat.st_blocks.cast_unsigned(),
-        atime: time(stat.st_atime, stat.st_atime_nsec),
-        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
-        btime: Timestamp::default(),
-    }
 }
 
 fn entry(stat: &Stat) -> LookupEntry {
@@ -129,23 +54,6 @@ fn entry(stat: &Stat) -> LookupEntry {
         attr: attr(stat),
         attr_ttl: EVER,
         entry_ttl: EVER,
-    }
-}
-
-fn timespec(set: Option<TimeSet>) -> Timespec {
-    match set {
-        None => Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        Some(TimeSet::Now) => Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_NOW,
-        },
-        Some(TimeSet::At(at)) => Timespec {
-            tv_sec: at.secs,
-            tv_nsec: i64::from(at.nanos),
-        },
     }
 }
 

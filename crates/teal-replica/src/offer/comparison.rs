@@ -1,0 +1,149 @@
+//! Compares an object here with its states at a restored server, and finds the components that the
+//! server has lost.
+
+use crate::cut::attributes_of;
+use crate::note::{DirtyContent, ObjectNote, links_of};
+use teal_log::LockedObjects;
+use teal_types::ranges::ByteRanges;
+use teal_types::{
+    CommitSeq, FileType, HardLink, ObjectNo, ObjectVersion, ReplicatedAttributes, Timestamp,
+};
+
+/// An object that lives at the server: as it is here, as it is there, and as it was there at the
+/// last common commit, if that is another state.
+pub(super) struct StateComparison<'a> {
+    pub(super) locked: &'a LockedObjects<'a>,
+    pub(super) no: ObjectNo,
+    pub(super) now: &'a ObjectVersion,
+    pub(super) before: Option<&'a ObjectVersion>,
+    pub(super) common: CommitSeq,
+}
+
+impl StateComparison<'_> {
+    /// Returns whether this replica's state of a component is neither the server's nor what it was
+    /// at the last common commit. `of`: the state in a version; `at`: the commit that changed it
+    /// there.
+    fn is_lost<T: PartialEq>(
+        &self,
+        here: &T,
+        of: impl Fn(&ObjectVersion) -> T,
+        at: CommitSeq,
+    ) -> bool {
+        // The state here is neither the server's nor that of the common commit.
+        *here != of(self.now) && (at <= self.common || self.before.map(of).as_ref() != Some(here))
+    }
+
+    /// Makes dirty what the server has lost of it; says whether it is anything.
+    pub(super) fn offer_lost(&self, note: &mut ObjectNote) -> bool {
+        let Self {
+            locked,
+            no,
+            now,
+            common,
+            ..
+        } = *self;
+        let mut is_any = self.offer_xattrs(note);
+        let attr = locked.attr(no);
+        let comparable = |of: &ReplicatedAttributes| {
+            // A directory's times are those of its entries.
+            let mut of = *of;
+            if attr.kind.is_dir() {
+                (of.mtime, of.ctime) = Default::default();
+            }
+            of
+        };
+        if self.is_lost(
+            &comparable(&attributes_of(&attr)),
+            |of| comparable(&of.attributes),
+            now.attr_seq,
+        ) {
+            note.dirty.attributes.get_or_insert(common);
+            is_any = true;
+        }
+        // The order of names has no meaning.
+        let sorted = |mut links: Vec<HardLink>| {
+            links.sort();
+            links
+        };
+        let here = sorted(links_of(locked, no));
+        let is_pending = note.dirty.links.is_some();
+        if is_pending || self.is_lost(&here, |of| sorted(of.links.clone()), now.link_seq) {
+            is_any |= !is_pending;
+            note.dirty.links = Some((common, now.links.clone()));
+        }
+        let has_other = self.is_lost(&content_mark(locked, no), content_mark_of, now.data_seq);
+        // Absent content of a lost commit cannot be offered.
+        if attr.kind == FileType::File && note.data_seq <= common && has_other {
+            let cut = note
+                .dirty
+                .data
+                .as_ref()
+                .map_or(u64::MAX, |dirty| dirty.least_size);
+            let mut ranges = ByteRanges::default();
+            ranges.add(0, attr.size.max(1));
+            // The absent part is as it was at the last common commit.
+            note.dirty.data = Some(DirtyContent {
+                base: common,
+                least_size: cut,
+                ranges: ranges.difference(&note.absent),
+                tail: None,
+            });
+            is_any = true;
+        }
+        is_any
+    }
+
+    fn offer_xattrs(&self, note: &mut ObjectNote) -> bool {
+        let of = |version: &ObjectVersion, name: &[u8]| {
+            version
+                .xattrs
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.clone())
+        };
+        let mut names = self.locked.xattr_names(self.no);
+        names.extend(self.now.xattrs.iter().map(|(name, _)| name.clone()));
+        names.sort();
+        names.dedup();
+        names.retain(|name| {
+            let here = self.locked.xattr(self.no, name).map(<[u8]>::to_vec);
+            // A dirty attribute is sent in any case.
+            let is_pending = note.dirty.xattrs.iter().any(|(known, _)| known == name);
+            !is_pending && self.is_lost(&here, |version| of(version, name), self.now.xattr_seq)
+        });
+        let is_any = !names.is_empty();
+        note.dirty
+            .xattrs
+            .extend(names.into_iter().map(|name| (name, self.common)));
+        is_any
+    }
+}
+
+/// Returns whether the server's object of this number is the one here. No program can set the time
+/// of creation, so it tells them apart.
+pub(super) fn is_same_object(
+    locked: &LockedObjects<'_>,
+    no: ObjectNo,
+    there: &ObjectVersion,
+) -> bool {
+    let here = locked.attr(no);
+    // Two objects of the same number differ in the time of their birth.
+    no == ObjectNo::ROOT || (here.kind, here.btime) == (there.kind, there.attributes.btime)
+}
+
+/// Size, modification time and change time: each change of content changes one of them, and no
+/// program can set the last.
+pub(super) type ContentMark = (u64, Timestamp, Timestamp);
+
+pub(super) fn content_mark(locked: &LockedObjects<'_>, no: ObjectNo) -> ContentMark {
+    let attr = locked.attr(no);
+    (attr.size, attr.mtime, attr.ctime)
+}
+
+pub(super) fn content_mark_of(version: &ObjectVersion) -> ContentMark {
+    (
+        version.size,
+        version.attributes.mtime,
+        version.attributes.ctime,
+    )
+}
