@@ -108,7 +108,7 @@ impl CommitLog {
         self.install_homes(layout.segments, homes);
         let mut imap = self.objects.inode_map.write();
         imap.absorb(&self.objects.reader)?;
-        let freed: Vec<_> = imap.take_freed_pages().collect();
+        let freed = imap.take_freed_space();
         self.objects.account_sealed(layout.segments, &freed);
         debug_assert!(
             layout.homes.is_empty(),

@@ -24,7 +24,6 @@ use crate::object::extents::FileExtents;
 use crate::object::open_batch::BatchChanges;
 use crate::object::state::{BlockContent, DirtyBlock, ObjectContent, ObjectRef, ObjectState};
 use crate::seeded::{Bug, bug};
-use crate::tree::freed::FreedSpace;
 use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
 
@@ -363,7 +362,7 @@ impl CommitLog {
         );
         state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         if let FileExtents::Tree(tree) = extents {
-            freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
+            freed.extend(tree.take_freed_space());
         }
         // The space that was overwritten is dead in this batch's state.
         if !bug(Bug::OverwrittenCounted) {
