@@ -1,5 +1,5 @@
-//! Imports `blktrace`: the requests of a Linux block device, as the kernel traced them. The bytes of
-//! a record are in `record`.
+//! Imports `blktrace`: the requests of a Linux block device, as the kernel traced them. The bytes
+//! of a record are in `record`.
 //!
 //! # How
 //! 1. The files of the processors are merged by time. Records that are out of order by less than a

@@ -10,7 +10,13 @@ pub(super) fn mask_text(text: &str) -> String {
     // begins no comment.
     pattern!(
         HIDDEN,
-        r###"(?s)//[^\n]*|/\*.*?\*/|\br"[^"]*"|\br#".*?"#|\br##".*?"##|"(?:\\.|[^"\\])*"|'(?:\\'|\\[^\n']*|[^'\\\n])'"###
+        concat!(
+            r"(?s)//[^\n]*|/\*.*?\*/",
+            r##"|\br"[^"]*"|\br#".*?"#"##,
+            r###"|\br##".*?"##"###,
+            r#"|"(?:\\.|[^"\\])*""#,
+            r"|'(?:\\'|\\[^\n']*|[^'\\\n])'",
+        )
     );
     let masked = HIDDEN.replace_all(text, |found: &Captures<'_>| {
         let blank = |byte| if byte == b'\n' { '\n' } else { ' ' };
