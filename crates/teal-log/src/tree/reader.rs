@@ -113,7 +113,7 @@ impl CachedReader {
         *self.in_flight.write() = records;
     }
 
-    /// Writes something and brings what is cached of its place up to date.
+    /// Writes bytes, and brings the cached copy of their place up to date.
     pub(crate) fn write(&self, start: Sector, bytes: ScatteredBytes) -> Result<(), StoreError> {
         self.write_adjoining(&[RecordInFlight {
             start,
