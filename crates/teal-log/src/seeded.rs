@@ -51,5 +51,7 @@ teal_env::seeded_bugs! {
         DeferredUncleaned,
         /// Counts the space that deferred changes will give back as in use.
         DeferredCounted,
+        /// A page cannot be read between its fold and the end of the sealing.
+        PageUnreadableWhileSealed,
     }
 }

@@ -9,6 +9,8 @@ mod explore;
 mod life;
 #[path = "suite/oracle.rs"]
 mod oracle;
+#[path = "suite/sealing.rs"]
+mod sealing;
 
 use explore::{Effort, Explorer, assert_checked, begun, made, shape};
 use life::{Life, Plan, fresh, open, options};
@@ -66,6 +68,7 @@ fn life(turn: u64) -> Result<(), String> {
     explorer.failures.pop().map_or(Ok(()), Err)?;
     decay(&mut life, turn)?;
     failed_sync(turn)?;
+    sealing::readers_beside_checkpoints(10)?;
     churn(turn)
 }
 

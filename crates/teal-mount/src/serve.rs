@@ -231,7 +231,8 @@ impl VolumeMount {
                 new_name,
                 flags,
             } => {
-                let mode = RenameMode::from_flags(RenameFlags::bits(&flags));
+                let mode =
+                    RenameMode::from_flags(RenameFlags::bits(&flags)).ok_or(FsError::Invalid);
                 Self::reply_done(
                     mode.and_then(|mode| {
                         file_system.rename(dir, name, to_object(new_parent), new_name, mode)
@@ -258,7 +259,7 @@ impl VolumeMount {
                 flags,
                 kill_sgid,
             } => {
-                let mode = XattrMode::from_flags(XattrFlags::bits(&flags));
+                let mode = XattrMode::from_flags(XattrFlags::bits(&flags)).ok_or(FsError::Invalid);
                 Self::reply_done(
                     mode.and_then(|mode| file_system.setxattr(no, name, value, mode, kill_sgid)),
                     reply,

@@ -11,41 +11,13 @@
 use crate::FileSystem;
 use crate::remove::lock_found;
 use teal_log::{Cost, LockedObjects};
-use teal_types::{FileType, Name, ObjectNo};
+use teal_types::{FileType, Name, ObjectNo, RenameMode};
 use teal_volume::FsError;
 use teal_volume::{ObjectChange, ObjectFate, touch_directory, touch_object};
 
-const RENAME_NOREPLACE: u32 = 1;
-const RENAME_EXCHANGE: u32 = 2;
 /// A directory deeper than this is taken to lie inside everything: it cannot be moved into, and
 /// damage cannot lead in circles.
 const DEPTH_MAX: u32 = 1 << 20;
-
-/// The treatment of the target name by a rename.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RenameMode {
-    /// Replaces the object under the target name.
-    Replace,
-    /// Nothing may be there.
-    NoReplace,
-    /// Exchanges both objects.
-    Exchange,
-}
-
-impl RenameMode {
-    /// Returns the mode of `renameat2` flags.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] for other flags (`RENAME_WHITEOUT` among them) and for contradictions.
-    pub fn from_flags(flags: u32) -> Result<Self, FsError> {
-        match flags {
-            0 => Ok(Self::Replace),
-            RENAME_NOREPLACE => Ok(Self::NoReplace),
-            RENAME_EXCHANGE => Ok(Self::Exchange),
-            _ => Err(FsError::Invalid),
-        }
-    }
-}
 
 /// Both ends of a rename.
 struct RenameEnds {

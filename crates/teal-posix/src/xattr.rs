@@ -8,37 +8,11 @@ use crate::acl::{Acl, AclKind};
 use crate::{Caller, FileSystem};
 use teal_log::{AttributeChanges, Cost, LockedObjects};
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
-use teal_types::{FileType, ObjectNo};
+use teal_types::{FileType, ObjectNo, XattrMode};
 use teal_volume::FsError;
 use teal_volume::{ObjectChange, touch_object};
 
 const S_ISGID: u16 = 0o2000;
-
-/// The condition under which an attribute is set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XattrMode {
-    /// Either.
-    Any,
-    /// The attribute must not exist.
-    Create,
-    /// The attribute must exist.
-    Replace,
-}
-
-impl XattrMode {
-    /// Returns the mode of `setxattr` flags.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] for others.
-    pub fn from_flags(flags: u32) -> Result<Self, FsError> {
-        match flags {
-            0 => Ok(Self::Any),
-            1 => Ok(Self::Create),
-            2 => Ok(Self::Replace),
-            _ => Err(FsError::Invalid),
-        }
-    }
-}
 
 /// Checks that the namespace of the name is offered. The kernel has decided already about the
 /// caller's rights.

@@ -94,7 +94,7 @@ impl Replica {
         self.counters()
             .waited_us
             .fetch_add(time.as_micros() as u64, Ordering::Relaxed);
-        log::debug!("somebody waited {time:?} for {what}");
+        log::debug!("a reader waited {time:?} for {what}");
         done
     }
 

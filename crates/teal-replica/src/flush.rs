@@ -17,7 +17,10 @@ use teal_log::Cost;
 use teal_proto::{ClientRequest, RefusalCode, STAGE_BYTES, ServerReply, encode_ops};
 use teal_types::limits::BATCH_BYTES_MAX;
 use teal_types::{BatchNo, CommitSeq, ObjectNo, Op};
-use teal_volume::FsError;
+use teal_volume::{FsError, RankedMutexGuard};
+
+/// The right to flush: one thread has it at a time.
+type FlushGuard<'a> = RankedMutexGuard<'a, ()>;
 
 impl Replica {
     /// Asks the server within the usual deadline.
@@ -48,9 +51,9 @@ impl Replica {
 
     fn send_batch(&self) -> Result<FlushOutcome, SyncError> {
         // One flush at a time: batches are counted without gaps.
-        let _flushing = self.hold_flush();
+        let flushing = self.hold_flush();
         // Before a new batch is cut, the fate of the last one must be known.
-        self.resolve_earlier_batch()?;
+        self.resolve_earlier_batch(&flushing)?;
         // The batch is based on the newest state, so that fewer changes conflict.
         self.catch_up()?;
         // Objects that lost their name by that have another one at the server.
@@ -87,7 +90,7 @@ impl Replica {
             // The mark is durable before the server can commit the batch.
             self.volume().sync()?;
         }
-        if let Err(e) = self.resolve_batch() {
+        if let Err(e) = self.resolve_batch(&flushing) {
             // Taken back if it was refused; if not, it is found out later what became of it.
             if self.identity().parts > 0 {
                 return Err(e);
@@ -106,12 +109,12 @@ impl Replica {
 
     /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one
     /// that is refused is sent anew.
-    fn resolve_earlier_batch(&self) -> Result<(), SyncError> {
+    fn resolve_earlier_batch(&self, flushing: &FlushGuard<'_>) -> Result<(), SyncError> {
         if self.identity().parts == 0 {
             return Ok(());
         }
         let objects = self.objects_in_flight()?;
-        match self.resolve_batch() {
+        match self.resolve_batch(flushing) {
             // The server refused the batch, and it was taken back.
             Err(e) if self.identity().parts == 0 => self.narrow_batch(&objects, e),
             committed => committed,
@@ -201,8 +204,21 @@ impl Replica {
         Ok((parts, *digest.finalize().as_bytes()))
     }
 
-    /// Finds out what has become of the batch that is in flight, if one does, and acknowledges it.
-    pub(crate) fn resolve_batch(&self) -> Result<(), SyncError> {
+    /// Finds out what has become of a batch that is in flight, for a thread that does not flush.
+    /// Waits while another thread does so.
+    pub(crate) fn resolve_in_flight(&self) -> Result<(), SyncError> {
+        // Only a flush makes a batch complete, so an idle replica needs no lock.
+        if self.identity().parts == 0 {
+            return Ok(());
+        }
+        let flushing = self.hold_flush();
+        self.resolve_batch(&flushing)
+    }
+
+    /// Finds out what has become of the batch that is in flight, if there is one, and acknowledges
+    /// it. The caller flushes: between the question and its answer, another thread could have
+    /// acknowledged this batch and completed the next one, which would then be forgotten.
+    fn resolve_batch(&self, _flushing: &FlushGuard<'_>) -> Result<(), SyncError> {
         let identity = self.identity();
         if identity.parts == 0 {
             return Ok(());
@@ -241,6 +257,7 @@ impl Replica {
     fn acknowledge_batch(&self, batch: BatchNo, seq: CommitSeq) -> Result<(), SyncError> {
         {
             let _applying = self.lock_applying()?;
+            debug_assert_eq!(self.identity().batch, batch, "another batch is in flight");
             // The batch is recognised among the pulled changes, in its place between those of
             // others.
             self.pull_all(Some(CommittedBatch { batch, seq }))?;

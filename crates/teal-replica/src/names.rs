@@ -151,8 +151,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Returns whether a name leads here to what has it since something that the server has not
-    /// heard of.
+    /// Returns whether a name leads to an object that got it here by a change that the server does
+    /// not know.
     fn is_taken(&self, locked: &LockedObjects<'_>, link: &HardLink) -> Result<bool, StoreError> {
         let Some((there, _)) = locked.entry(link.dir, &link.name)? else {
             return Ok(false);

@@ -78,7 +78,7 @@ impl Replica {
     pub fn upstream_step(&self) -> Result<Option<Duration>, FsError> {
         // The steps of both threads, in the order in which they depend on each other.
         self.connect()?;
-        self.resolve_batch()?;
+        self.resolve_in_flight()?;
         self.announce_filter()?;
         self.catch_up()?;
         self.retry_uninstalled()?;
@@ -215,7 +215,7 @@ fn run_pull(replica: &Replica) {
     replica.state().begin_pulling();
     loop {
         // The fate of the last batch first: its position is between those of others.
-        let polled = replica.connect().and_then(|()| replica.resolve_batch());
+        let polled = replica.connect().and_then(|()| replica.resolve_in_flight());
         // The filter is announced before the poll, so that news is filtered from the start.
         let polled = polled
             .and_then(|()| replica.announce_filter())

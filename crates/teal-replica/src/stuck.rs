@@ -27,7 +27,7 @@ const SHOWN_MAX: usize = 100;
 
 const NAMED_MAX: usize = 5;
 
-/// Which way something cannot go.
+/// The direction in which a change is held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StuckDirection {
     /// From here to the server.

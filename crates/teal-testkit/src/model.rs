@@ -13,48 +13,18 @@
 
 mod attributes;
 mod bytes;
+mod inode;
 mod namespace;
 
-pub use attributes::{ObjectStat, XattrFlag};
-pub use namespace::RenameKind;
+pub use inode::{Ino, ObjectStat, ROOT};
 
 use crate::tree::{TreeNode, TreeSnapshot};
-use bytes::SparseBytes;
+use inode::{Inode, InodeKind};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use teal_types::{FileType, Timestamp};
-
-/// The number of an object.
-pub type Ino = u64;
-/// The root directory.
-pub const ROOT: Ino = 1;
-
-#[derive(Debug, Clone)]
-enum InodeKind {
-    File(SparseBytes),
-    Dir {
-        entries: BTreeMap<Vec<u8>, Ino>,
-        parent: Ino,
-    },
-    Symlink(Vec<u8>),
-    Special(FileType, (u32, u32)),
-}
-
-#[derive(Debug, Clone)]
-struct Inode {
-    kind: InodeKind,
-    perm: u32,
-    uid: u32,
-    gid: u32,
-    /// Entries that name it; directories count their subdirectories instead when asked.
-    names: u32,
-    opens: u32,
-    mtime: Option<Timestamp>,
-    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-}
 
 /// The reference file system.
 #[derive(Debug, Clone)]

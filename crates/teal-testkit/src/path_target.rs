@@ -4,7 +4,7 @@
 //! 1. Symbolic links are never followed, and nothing outside the directory is touched.
 //! 2. Special files are never opened.
 
-use crate::model::{RenameKind, XattrFlag, parent_and_name};
+use crate::model::parent_and_name;
 use crate::ops::{FsOp, OpTarget};
 use crate::tree::{FileContent, TreeNode, TreeSnapshot};
 use rustix::fs::{
@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use teal_types::{BLOCK, FileType, Timestamp};
+use teal_types::{BLOCK, FileType, RenameMode, Timestamp, XattrMode};
 
 /// A directory of a real file system. Runs as root; sets the umask of the process to 0.
 #[derive(Debug)]
@@ -157,9 +157,9 @@ impl PathTarget {
                 let (from, old) = self.resolve_parent(from, Errno::BUSY)?;
                 let (to, new) = self.resolve_parent(to, Errno::BUSY)?;
                 let flags = match mode {
-                    RenameKind::Plain => RenameFlags::empty(),
-                    RenameKind::NoReplace => RenameFlags::NOREPLACE,
-                    RenameKind::Exchange => RenameFlags::EXCHANGE,
+                    RenameMode::Replace => RenameFlags::empty(),
+                    RenameMode::NoReplace => RenameFlags::NOREPLACE,
+                    RenameMode::Exchange => RenameFlags::EXCHANGE,
                 };
                 fs::renameat_with(&from, old, &to, new, flags)
             }
@@ -198,9 +198,9 @@ impl PathTarget {
             } => {
                 let (dir, entry) = self.parent_entry(path)?;
                 let flags = match mode {
-                    XattrFlag::Any => XattrFlags::empty(),
-                    XattrFlag::Create => XattrFlags::CREATE,
-                    XattrFlag::Replace => XattrFlags::REPLACE,
+                    XattrMode::Any => XattrFlags::empty(),
+                    XattrMode::Create => XattrFlags::CREATE,
+                    XattrMode::Replace => XattrFlags::REPLACE,
                 };
                 fs::lsetxattr(
                     proc_path(&dir).join(entry),

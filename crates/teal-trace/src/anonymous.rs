@@ -1,7 +1,8 @@
 //! Hides names: the same name has the same hash within a trace, and only its extension can be told
 //! from the hash.
 
-use super::event::{Action, Text, TraceEvent, TraceItem};
+use super::event::{Action, TraceEvent, TraceItem};
+use super::field::Text;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use std::hash::Hasher as _;
 

@@ -1,50 +1,10 @@
 //! Defines the items of a trace.
 
-use super::field::{ActionField, ShownField};
-use crate::format::FieldReader;
+use super::field::{ActionField, ShownField, Text};
+use super::field_bytes::FieldReader;
 use std::fmt;
 use std::time::Duration;
 use teal_types::Timestamp;
-
-/// Limits the bytes of a name, mark or description.
-pub const TEXT_MAX: usize = 4096;
-
-/// Holds a name, a mark or a description: bytes, not text, at most [`TEXT_MAX`].
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Text(Box<[u8]>);
-
-/// The bytes are too many for a [`Text`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} bytes are too long for a name or mark: at most {TEXT_MAX}")]
-pub struct TextError(pub usize);
-
-impl Text {
-    /// Copies `bytes`.
-    ///
-    /// # Errors
-    /// Returns [`TextError`] beyond [`TEXT_MAX`].
-    pub fn new(bytes: &[u8]) -> Result<Self, TextError> {
-        if bytes.len() > TEXT_MAX {
-            Err(TextError(bytes.len()))
-        } else {
-            Ok(Self(bytes.into()))
-        }
-    }
-    /// Copies the bytes that fit.
-    pub fn truncated(bytes: &[u8]) -> Self {
-        Self(bytes[..bytes.len().min(TEXT_MAX)].into())
-    }
-    /// Returns the bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", ShownField(self))
-    }
-}
 
 /// Names the level at which a trace was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,47 @@
-//! Encodes the fields of actions, in bytes and in text.
+//! Encodes the fields of items, in bytes and in text.
 
-use super::event::Text;
-use super::format::{FieldReader, PutVarint as _};
+use super::field_bytes::{FieldReader, PutVarint as _};
 use std::fmt;
+
+/// Limits the bytes of a name, mark or description.
+pub const TEXT_MAX: usize = 4096;
+
+/// Holds a name, a mark or a description: bytes, not text, at most [`TEXT_MAX`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Text(Box<[u8]>);
+
+/// The bytes are too many for a [`Text`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} bytes are too long for a name or mark: at most {TEXT_MAX}")]
+pub struct TextError(pub usize);
+
+impl Text {
+    /// Copies `bytes`.
+    ///
+    /// # Errors
+    /// Returns [`TextError`] beyond [`TEXT_MAX`].
+    pub fn new(bytes: &[u8]) -> Result<Self, TextError> {
+        if bytes.len() > TEXT_MAX {
+            Err(TextError(bytes.len()))
+        } else {
+            Ok(Self(bytes.into()))
+        }
+    }
+    /// Copies the bytes that fit.
+    pub fn truncated(bytes: &[u8]) -> Self {
+        Self(bytes[..bytes.len().min(TEXT_MAX)].into())
+    }
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", ShownField(self))
+    }
+}
 
 /// Encodes one type of field.
 pub(crate) trait ActionField: Sized {

@@ -20,6 +20,7 @@
 mod anonymous;
 mod event;
 mod field;
+mod field_bytes;
 mod format;
 pub mod import;
 mod order;
@@ -31,9 +32,9 @@ mod text;
 mod write;
 
 pub use event::{
-    Action, EventOutcome, Level, ObjectName, TEXT_MAX, Text, TextError, TraceEvent, TraceHeader,
-    TraceItem, TracedProcess,
+    Action, EventOutcome, Level, ObjectName, TraceEvent, TraceHeader, TraceItem, TracedProcess,
 };
+pub use field::{TEXT_MAX, Text, TextError};
 pub use paths::PathTracker;
 pub use read::{CutReason, ReadError, TraceEnding, TraceReader};
 pub use record::{

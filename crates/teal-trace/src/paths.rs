@@ -1,6 +1,7 @@
 //! Tracks the places of a trace's objects in the tree, event by event.
 
-use super::event::{Action, EventOutcome, ObjectName, Text, TraceItem};
+use super::event::{Action, EventOutcome, ObjectName, TraceItem};
+use super::field::Text;
 use std::collections::HashMap;
 
 /// Limits the depth of a path.

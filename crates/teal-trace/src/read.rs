@@ -1,8 +1,9 @@
 //! Reads a trace as a stream, with one block in memory.
 
 use super::event::{Level, TraceHeader, TraceItem};
+use super::field_bytes::FieldReader;
 use super::format::{
-    BLOCK_HEAD, BlockHead, CRC, FieldReader, HEADER_FIXED, MAGIC, PreviousEvent, VERSION, block_sum,
+    BLOCK_HEAD, BlockHead, CRC, HEADER_FIXED, MAGIC, PreviousEvent, VERSION, block_sum,
 };
 use std::fmt;
 use std::io::{self, Read};

@@ -8,102 +8,28 @@
 //!    process loses no more.
 //! 4. *Harmless*: when writing fails, the recording ends and says why; the file system does not
 //!    notice.
-//!
-//! # Locks
-//! `queue` guards the events that were handed in. It is held for a few instructions, never across
-//! I/O or a call of foreign code.
 
+mod context;
+mod queue;
 mod recording_thread;
 
-use super::event::{Action, EventOutcome, Text, TraceEvent, TraceHeader};
 pub use super::order::EventTicket;
+pub use context::{ProcessFacts, RecordingContext, RecordingSettings};
+pub use queue::{QUEUE_MAX, RecordingProgress};
+
+use super::event::{Action, EventOutcome};
+use super::field::Text;
 use super::order::InOrder;
 use super::write::{TraceWriter, WriteError};
 use parking_lot::{Condvar, Mutex};
+use queue::{BegunEvent, EventQueue, SharedRecording};
 use recording_thread::RecordingThread;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use teal_env::Clock;
-
-/// Limits the events that wait to be written.
-pub const QUEUE_MAX: usize = 1 << 16;
-
-/// Describes a process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcessFacts {
-    /// Process of the thread.
-    pub leader: u32,
-    /// Session of the process.
-    pub session: u32,
-    /// Name of the program.
-    pub name: Vec<u8>,
-}
-
-/// Answers a recording's questions about the things it records. The recording's own thread calls
-/// it.
-pub trait RecordingContext: Send {
-    /// Returns a directory that holds the object, and the object's name there; `None` for the root
-    /// and for an object without a name.
-    fn name_of(&mut self, object: u64) -> Option<(u64, Vec<u8>)>;
-    /// Describes a thread; returns `None` if it is gone.
-    fn process_facts(&mut self, id: u32) -> Option<ProcessFacts>;
-}
-
-/// Configures a recording.
-#[derive(Debug, Clone)]
-pub struct RecordingSettings {
-    /// Header of the trace; [`TraceHeader::anonymous`] hides names.
-    pub header: TraceHeader,
-    /// Object at the top, which has no name.
-    pub root: u64,
-    /// Time after which the recording ends by itself.
-    pub limit: Option<Duration>,
-    /// Key for hiding names; it is never written.
-    pub key: [u8; 16],
-}
-
-/// Reports the state of a recording.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RecordingProgress {
-    /// Number of events written.
-    pub events: u64,
-    /// Number of events dropped.
-    pub dropped: u64,
-    /// Number of bytes written.
-    pub bytes: u64,
-    /// Is true when nothing more will be recorded.
-    pub ended: bool,
-    /// Reason of an early end.
-    pub failure: Option<String>,
-}
-
-struct BegunEvent {
-    at: Duration,
-    process: u32,
-    object: u64,
-    action: Action,
-}
-
-struct EventQueue {
-    order: InOrder<BegunEvent, TraceEvent>,
-    dropped: u64,
-    ending: bool,
-    /// Is true when the writing thread waits to be woken.
-    asleep: bool,
-    progress: RecordingProgress,
-}
-
-struct SharedRecording {
-    clock: Arc<dyn Clock>,
-    start: Duration,
-    on: AtomicBool,
-    queue: Mutex<EventQueue>,
-    wake: Condvar,
-}
 
 /// Takes events in; it may be copied to any thread.
 #[derive(Clone)]
@@ -174,34 +100,6 @@ impl EventRecorder {
             if queue.order.is_ready() {
                 self.0.wake_writer(&mut queue);
             }
-        }
-    }
-}
-
-impl BegunEvent {
-    fn to_event(&self, outcome: EventOutcome, latency: Option<Duration>) -> TraceEvent {
-        let Self {
-            at,
-            process,
-            object,
-            ref action,
-        } = *self;
-        TraceEvent {
-            at,
-            process,
-            object,
-            action: action.clone(),
-            outcome,
-            latency,
-        }
-    }
-}
-
-impl SharedRecording {
-    fn wake_writer(&self, queue: &mut EventQueue) {
-        // A writer that is awake looks at the queue by itself.
-        if std::mem::take(&mut queue.asleep) {
-            self.wake.notify_all();
         }
     }
 }

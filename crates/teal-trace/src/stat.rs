@@ -1,6 +1,7 @@
 //! Sums a trace up in figures, in one pass and bounded memory.
 
-use super::event::{Action, EventOutcome, Text, TraceEvent, TraceItem};
+use super::event::{Action, EventOutcome, TraceEvent, TraceItem};
+use super::field::Text;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 

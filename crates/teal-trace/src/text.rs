@@ -15,10 +15,9 @@
 //! each.
 
 use super::event::{
-    Action, EventOutcome, Level, ObjectName, Text, TraceEvent, TraceHeader, TraceItem,
-    TracedProcess,
+    Action, EventOutcome, Level, ObjectName, TraceEvent, TraceHeader, TraceItem, TracedProcess,
 };
-use super::field::{ActionField, ShownField};
+use super::field::{ActionField, ShownField, Text};
 use super::format::VERSION;
 use std::fmt;
 use std::io::{self, BufRead, Read as _};

@@ -29,7 +29,7 @@ fn the_document_has_every_table_of_the_code() {
     for file in [
         "format",
         "text",
-        "import/blktrace",
+        "import/blktrace/record",
         "import/oracle_general",
         "import/vscsi",
     ] {

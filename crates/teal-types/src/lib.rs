@@ -14,6 +14,7 @@ mod decimal;
 mod id;
 mod joules;
 pub mod limits;
+mod modes;
 mod name;
 mod position;
 pub mod ranges;
@@ -27,6 +28,7 @@ pub use batch::{Author, BatchId, BatchNo, Incarnation, ReplicaNo, ServerIncarnat
 pub use chunk::ChunkId;
 pub use id::{ObjectNo, VolumeId};
 pub use joules::{Energy, Power};
+pub use modes::{RenameMode, XattrMode};
 pub use name::{NAME_MAX, Name, NameError};
 pub use position::{CommitSeq, Lsn, UpdateId};
 pub use ranges::ByteRanges;

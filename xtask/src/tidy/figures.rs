@@ -12,6 +12,7 @@
 //!    renaming a crate needs no ceremony.
 
 mod circles;
+mod code_mask;
 mod measure;
 mod pattern;
 mod ratchet;

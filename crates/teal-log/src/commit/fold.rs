@@ -17,6 +17,7 @@ use crate::format::usage::{self, SegmentUse};
 use crate::object::directory::DirectoryContent;
 use crate::object::extents::FileExtents;
 use crate::object::state::{BlockContent, LoggedState, ObjectContent, ObjectRef};
+use crate::seeded::{Bug, bug};
 use crate::tree::{PageMeta, Tree};
 use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
@@ -43,18 +44,31 @@ impl CommitLog {
         Ok(())
     }
 
+    /// Brings the changed pages of a tree into the batch. The caller holds the tree's lock; once it
+    /// lets go, readers follow the new pointers.
     fn fold_tree(
+        &self,
         layout: &mut BatchLayout<'_>,
         tree: &mut Tree,
     ) -> Result<Option<PagePtr>, SealError> {
         let mut full = false;
+        let reader = &self.objects.reader;
         let root = tree.fold(&mut |meta: PageMeta, bytes| {
-            // A page without a place has no pointer yet. The batch is given up then, so any pointer
-            // will do.
-            layout.add_page(meta, &bytes).unwrap_or_else(|NoRoom| {
-                full = true;
-                PagePtr::seal(Sector::new(0), &bytes)
-            })
+            match layout.add_page(meta, &bytes) {
+                Ok(ptr) => {
+                    // Its record is neither on the disk nor in flight before the batch is sealed.
+                    if !bug(Bug::PageUnreadableWhileSealed) {
+                        reader.keep_laid_out(ptr, bytes);
+                    }
+                    ptr
+                }
+                // A page without a place has no pointer yet. The batch is given up then, so any
+                // pointer will do.
+                Err(NoRoom) => {
+                    full = true;
+                    PagePtr::seal(Sector::new(0), &bytes)
+                }
+            }
         });
         for ptr in tree.take_freed() {
             // Replaced pages are dead in the state that this batch makes.
@@ -90,8 +104,8 @@ impl CommitLog {
             "the map is written before all homes are known"
         );
         let imap = self.fold_inode_map(layout)?;
-        let orphans = Self::fold_tree(layout, &mut self.objects.orphans.lock())?;
-        let notes = Self::fold_tree(layout, &mut self.objects.notes.lock())?;
+        let orphans = self.fold_tree(layout, &mut self.objects.orphans.lock())?;
+        let notes = self.fold_tree(layout, &mut self.objects.notes.lock())?;
         let shared = self.fold_shared(layout)?;
         // Folding the usage table changes the usage of the segments it is written to. Those items
         // go with the roots.
@@ -132,7 +146,7 @@ impl CommitLog {
                     entries: crate::object::directory::DirectoryEntries::Tree(tree),
                     ..
                 }) => {
-                    Self::fold_tree(layout, tree)?;
+                    self.fold_tree(layout, tree)?;
                 }
                 _ => {}
             }
@@ -147,17 +161,17 @@ impl CommitLog {
     fn fold_inode_map(&self, layout: &mut BatchLayout<'_>) -> Result<Option<PagePtr>, SealError> {
         let mut imap = self.objects.inode_map.write();
         imap.absorb(&self.objects.reader)?;
-        let freed: Vec<_> = imap.take_freed_pages().collect();
+        let freed = imap.take_freed_space();
         self.objects.account_sealed(layout.segments, &freed);
         // The lock ends here: bringing an object up to date asks the map for its home under the
         // lock of the list of orphans, which is read next.
-        Self::fold_tree(layout, &mut imap.tree)
+        self.fold_tree(layout, &mut imap.tree)
     }
 
     fn fold_shared(&self, layout: &mut BatchLayout<'_>) -> Result<Option<PagePtr>, SealError> {
         self.objects.reader.shared.absorb(&self.objects.reader)?;
         let mut table = self.objects.reader.shared.write();
-        let root = Self::fold_tree(layout, &mut table.tree)?;
+        let root = self.fold_tree(layout, &mut table.tree)?;
         self.objects.reader.shared.publish_totals(&table);
         Ok(root)
     }
@@ -205,7 +219,7 @@ impl CommitLog {
                 tree.insert(&self.objects.reader, u64::from(segment), &usage.encode())?;
             }
         }
-        Self::fold_tree(layout, &mut tree)
+        self.fold_tree(layout, &mut tree)
     }
 
     /// Repeats in a checkpoint what waits still.

@@ -26,7 +26,6 @@ use crate::object::state::{
     BlockContent, DirtyBlock, LoggedState, ObjectContent, ObjectRef, ObjectState, RecordChange,
 };
 use crate::seeded::{Bug, bug};
-use crate::tree::freed::FreedSpace;
 use crate::tree::shared_extents::SharedChange;
 use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
 
@@ -365,7 +364,7 @@ impl CommitLog {
         );
         state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
         if let FileExtents::Tree(tree) = extents {
-            freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
+            freed.extend(tree.take_freed_space());
         }
         // The space that was overwritten is dead in this batch's state.
         if !bug(Bug::OverwrittenCounted) {

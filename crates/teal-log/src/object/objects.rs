@@ -30,7 +30,6 @@ use crate::space::ledger::{SpaceCharge, SpaceLedger};
 use crate::space::reserves::Reserves;
 use crate::space::segments::SegmentTable;
 use crate::tree::Tree;
-use crate::tree::freed::FreedSpace;
 use crate::tree::inode_map::InodeMap;
 use crate::tree::reader::CachedReader;
 use parking_lot::{Mutex, RwLock};
@@ -247,11 +246,7 @@ impl ObjectStore {
         }
         // Changed pages are part of what the operation takes.
         charge.add_pages(pages, tree.mem_pages());
-        let freed: Vec<_> = tree
-            .take_freed()
-            .into_iter()
-            .map(FreedSpace::of_page)
-            .collect();
+        let freed = tree.take_freed_space();
         // The segment table is locked without this tree.
         drop(tree);
         self.account_freed(&freed);

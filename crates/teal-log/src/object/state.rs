@@ -339,7 +339,7 @@ impl ObjectState {
             ..
         }) = &mut self.content
         {
-            freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
+            freed.extend(tree.take_freed_space());
         }
     }
 

@@ -10,7 +10,6 @@ use crate::object::deferred::{DeferredDelta, DeferredDeltas};
 use crate::object::objects::ObjectStore;
 use crate::recovery::chain::ChainRecord;
 use crate::space::ledger::SpaceCharge;
-use crate::tree::freed::FreedSpace;
 use crate::tree::shared_extents::SharedChange;
 use std::sync::Arc;
 use teal_types::{Lsn, ObjectNo, SECTOR};
@@ -172,11 +171,7 @@ impl ObjectStore {
             Some(value) => drop(tree.insert(&self.reader, note_key(no, piece), value)?),
             None => drop(tree.remove(&self.reader, note_key(no, piece))?),
         }
-        let freed: Vec<_> = tree
-            .take_freed()
-            .into_iter()
-            .map(FreedSpace::of_page)
-            .collect();
+        let freed = tree.take_freed_space();
         drop(tree);
         self.account_freed(&freed);
         Ok(())

@@ -192,7 +192,7 @@ impl SpaceLedger {
         self.budget.store(bytes, Relaxed);
     }
 
-    /// Takes bytes from the budget that something else than an operation has come to take.
+    /// Reduces the budget by bytes that are used otherwise than by operations.
     pub(crate) fn shrink_budget(&self, bytes: i64) {
         self.budget.fetch_sub(bytes, Relaxed);
     }
@@ -201,7 +201,7 @@ impl SpaceLedger {
     /// held exclusively.
     ///
     /// # Panics
-    /// If something was: then some change was undone twice.
+    /// If more was given back than taken: a change was undone twice.
     pub(crate) fn check_invariants(&self) {
         let batch = self.batch_bytes.load(Relaxed);
         assert!(batch >= 0, "a batch takes {batch} bytes");

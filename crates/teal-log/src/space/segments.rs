@@ -50,7 +50,7 @@ pub(crate) struct SegmentTable {
     /// The head as the last record's header names it: recovery looks nowhere else.
     named: LogHead,
     live: u64,
-    /// Something lived or died where or while it could not: only a damaged store says so.
+    /// Is true once a change contradicted the counts, which happens in a damaged store only.
     contradictory: bool,
     /// The checkpoint that began the present interval.
     interval: u64,

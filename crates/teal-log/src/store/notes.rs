@@ -24,7 +24,6 @@ use crate::space::ledger::SpaceCharge;
 use crate::store::handle::Store;
 use crate::store::locked::LockedObjects;
 use crate::store::op::StoreOperation;
-use crate::tree::freed::FreedSpace;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use teal_types::{Name, ObjectNo, REPLICATED_LIMIT};
@@ -127,11 +126,7 @@ impl ObjectStore {
             changes.push((*key, None));
         }
         charge.add_pages(pages, tree.mem_pages());
-        let freed: Vec<_> = tree
-            .take_freed()
-            .into_iter()
-            .map(FreedSpace::of_page)
-            .collect();
+        let freed = tree.take_freed_space();
         // The segment table is locked without this tree.
         drop(tree);
         self.account_freed(&freed);

@@ -398,17 +398,17 @@ impl Store {
                 let mut imap = self.objects().inode_map.write();
                 // Owned pages are written anew by the next fold.
                 imap.tree.touch(reader, level, key, at)?;
-                freed.extend(imap.take_freed_pages());
+                freed.extend(imap.take_freed_space());
             }
             TreeKind::Orphans => {
                 let mut tree = self.objects().orphans.lock();
                 tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
+                freed.extend(tree.take_freed_space());
             }
             TreeKind::Usage => {
                 let mut tree = self.log.usage.lock();
                 tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
+                freed.extend(tree.take_freed_space());
             }
             TreeKind::Extents | TreeKind::Directory => {
                 let op: StoreOperation<'_> = self.begin_cleaning();
@@ -433,13 +433,13 @@ impl Store {
             TreeKind::SharedExtents => {
                 let mut table = reader.shared.write();
                 table.tree.touch(reader, level, key, at)?;
-                freed.extend(table.tree.take_freed().into_iter().map(FreedSpace::of_page));
+                freed.extend(table.tree.take_freed_space());
                 reader.shared.publish_totals(&table);
             }
             TreeKind::Notes => {
                 let mut tree = self.objects().notes.lock();
                 tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed().into_iter().map(FreedSpace::of_page));
+                freed.extend(tree.take_freed_space());
             }
             // No pages of these kinds exist yet.
             TreeKind::History | TreeKind::Xattrs => {}

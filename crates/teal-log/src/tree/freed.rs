@@ -3,6 +3,7 @@
 use crate::format::extent::MappedExtent;
 use crate::format::imap::RecordHome;
 use crate::format::page::PagePtr;
+use crate::tree::Tree;
 use teal_types::SECTOR;
 
 /// The space that a change freed.
@@ -13,6 +14,17 @@ pub(crate) enum FreedSpace {
     /// A part of a shared extent, of so many bytes; `more` extents refer to it than before: -1 when
     /// all of the part is gone, 1 when the rest is in two places.
     Shared { id: u64, bytes: u64, more: i32 },
+}
+
+impl Tree {
+    /// Takes the space of the pages that the tree has stopped referring to since they were last
+    /// taken.
+    pub(crate) fn take_freed_space(&mut self) -> Vec<FreedSpace> {
+        self.take_freed()
+            .into_iter()
+            .map(FreedSpace::of_page)
+            .collect()
+    }
 }
 
 impl FreedSpace {

@@ -111,7 +111,7 @@ impl InodeMap {
         Ok(())
     }
 
-    pub(crate) fn take_freed_pages(&mut self) -> impl Iterator<Item = FreedSpace> {
-        self.tree.take_freed().into_iter().map(FreedSpace::of_page)
+    pub(crate) fn take_freed_space(&mut self) -> Vec<FreedSpace> {
+        self.tree.take_freed_space()
     }
 }

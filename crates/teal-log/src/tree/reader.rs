@@ -3,7 +3,8 @@
 //! # Invariants
 //! 1. Nothing read is handed out before its checksum matched; a mismatch is read once more past the
 //!    caches, then reported.
-//! 2. A record between sealing and its durability is read from memory.
+//! 2. A record between sealing and its durability is read from memory; so is a page of the batch
+//!    that is being sealed, from the moment on at which its tree points to it.
 //! 3. Small records stay in the cache as they are written: the end of a file that grows by less
 //!    than a page is read again by the kernel, and costs no device read. A chunk that began so has
 //!    zeros where nothing was written; by (1) they are never taken for content, and a read that
@@ -18,6 +19,7 @@ use crate::tree::PageSource;
 use crate::tree::shared_extents::SharedTable;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
+use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +64,9 @@ pub(crate) struct CachedReader {
     /// Memory for content on its way to or from the disk.
     pub(crate) buffers: Arc<BufferPool>,
     in_flight: RwLock<Vec<RecordInFlight>>,
+    /// Pages of the batch that is being sealed. Trees point to them before their records are in
+    /// flight.
+    laid_out: RwLock<HashMap<PagePtr, Vec<u8>>>,
     pub(crate) counters: StoreCounters,
     /// Without it no file that shares content can be read.
     pub(crate) shared: SharedTable,
@@ -90,6 +95,7 @@ impl CachedReader {
             pages: Cache::new(PAGES),
             buffers: BufferPool::new(BUFFERS_MAX),
             in_flight: RwLock::new(Vec::new()),
+            laid_out: RwLock::default(),
             counters: StoreCounters::default(),
             shared: SharedTable::new(None),
             last_end: std::sync::atomic::AtomicU64::new(0),
@@ -109,11 +115,20 @@ impl CachedReader {
         &*self.disk
     }
 
+    /// Sets the records that are sealed and not durable yet; their pages are read from there.
     pub(crate) fn set_in_flight(&self, records: Vec<RecordInFlight>) {
+        // In this order: a page is always in one of the two, or on the disk.
         *self.in_flight.write() = records;
+        *self.laid_out.write() = HashMap::new();
     }
 
-    /// Writes something and brings what is cached of its place up to date.
+    /// Keeps a page that has its place in the batch that is being sealed, until the records of the
+    /// batch are in flight.
+    pub(crate) fn keep_laid_out(&self, ptr: PagePtr, bytes: Vec<u8>) {
+        self.laid_out.write().insert(ptr, bytes);
+    }
+
+    /// Writes bytes, and brings the cached copy of their place up to date.
     pub(crate) fn write(&self, start: Sector, bytes: ScatteredBytes) -> Result<(), StoreError> {
         self.write_adjoining(&[RecordInFlight {
             start,
@@ -389,6 +404,9 @@ impl PageSource for CachedReader {
         }
         let object = (want.owner != STORE_WIDE).then_some(want.owner);
         let name = want.kind.page_name();
+        if let Some(bytes) = self.laid_out.read().get(&ptr) {
+            return Ok(Arc::new(Node::decode(bytes, ptr.addr(), want)?));
+        }
         let bytes = self.read_checked(
             ptr.addr().byte_offset(),
             ptr.stored_bytes(),

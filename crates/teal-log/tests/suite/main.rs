@@ -18,6 +18,7 @@ mod kept;
 mod names;
 mod owner;
 mod redo;
+mod sealing;
 mod share;
 mod stale;
 mod store;

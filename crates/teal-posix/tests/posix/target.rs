@@ -10,10 +10,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teal_posix::{
-    FallocateMode, FileSystem, FsError, RenameMode, SeekTarget, SetAttrRequest, TimeChange,
-    WriteFlags, XattrMode,
+    FallocateMode, FileSystem, FsError, SeekTarget, SetAttrRequest, TimeChange, WriteFlags,
 };
-use teal_testkit::model::{RenameKind as Renaming, XattrFlag as Setting};
 use teal_testkit::ops::{FsOp, OpTarget};
 use teal_testkit::tree::{FileContent, TreeNode, TreeSnapshot};
 use teal_types::{Attr, BLOCK, FileType, ObjectNo};
@@ -138,12 +136,7 @@ impl ClientTarget {
             FsOp::Rename { from, to, mode } => {
                 let from = self.place(from, Errno::BUSY)?;
                 let to = self.place(to, Errno::BUSY)?;
-                let mode = match mode {
-                    Renaming::Plain => RenameMode::Replace,
-                    Renaming::NoReplace => RenameMode::NoReplace,
-                    Renaming::Exchange => RenameMode::Exchange,
-                };
-                done(self.client().rename(from.0, from.1, to.0, to.1, mode))
+                done(self.client().rename(from.0, from.1, to.0, to.1, *mode))
             }
             _ => unreachable!("called for names only"),
         }
@@ -184,17 +177,10 @@ impl ClientTarget {
                 name,
                 value,
                 mode,
-            } => {
-                let mode = match mode {
-                    Setting::Any => XattrMode::Any,
-                    Setting::Create => XattrMode::Create,
-                    Setting::Replace => XattrMode::Replace,
-                };
-                done(
-                    self.client()
-                        .setxattr(self.find(path)?.object, name, value, mode, false),
-                )
-            }
+            } => done(
+                self.client()
+                    .setxattr(self.find(path)?.object, name, value, *mode, false),
+            ),
             FsOp::RemoveXattr { path, name } => {
                 done(self.client().removexattr(self.find(path)?.object, name))
             }

@@ -8,7 +8,7 @@
 //!    that may have been heard of is settled before the next is begun, so that an answer that is
 //!    lost makes no copy of it.
 //! 3. While the server is away a drive is attached only if its label proves that a machine of the
-//!    volume wrote it, it is of the same life of the server, and nobody else has attached it since
+//!    volume wrote it, it is of the same life of the server, and no other one has attached it since
 //!    it was attached here, or the history it has seen is on this replica's own way: then all that
 //!    is on it is of the history that the notes here mean. The server hears of it when it is there
 //!    again.
@@ -235,8 +235,8 @@ impl Replica {
         match &away {
             Some(why) => self.check_history_alone(&drive, known, why)?,
             None if label.nonce != label.begun_nonce => {
-                // The server may have heard of the last attachment, or not: it has, before another
-                // is begun.
+                // It is unknown whether the server has heard of the last attachment. It must know
+                // of it before another one begins.
                 sign_label(self, &drive, |label| label.is_clean = false)?;
                 drive.sync()?;
                 announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;

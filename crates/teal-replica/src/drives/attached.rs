@@ -56,14 +56,14 @@ pub(crate) struct AttachedDrive {
     marking: RankedMutex<()>,
     /// Monotonic time at which the last burst began.
     last_burst: Mutex<Duration>,
-    /// Something may be always to be on it.
+    /// Is true if an object may have affinity to the drive.
     has_affinity: AtomicBool,
     /// The server has said that it knows the history the drive has seen.
     is_checked: AtomicBool,
     /// Is true if the drive was attached while the server could not be reached, and the server is
     /// still to hear of it.
     is_untold: AtomicBool,
-    /// All objects of which something is on it, and perhaps others; `None`: they are too many.
+    /// All objects with content on the drive, and perhaps others; `None` if they are too many.
     has: Mutex<Option<HashSet<ObjectNo>>>,
     heirs: Mutex<AffinitySuccessions>,
     short: Mutex<UnplacedFiles>,

@@ -198,8 +198,8 @@ impl AttachedDrives {
         choice::weights_of_priority(self.priority())
     }
 
-    /// A batch of changes is on its way to the server, until the answer is dropped: who reads from
-    /// there would wait behind it.
+    /// Notes that a batch of changes is on its way to the server, until the guard is dropped. A
+    /// read from the server would wait behind the batch.
     pub(crate) fn begin_sending(&self) -> SendingGuard<'_> {
         self.sending.fetch_add(1, Ordering::AcqRel);
         SendingGuard(&self.sending)
@@ -210,8 +210,8 @@ impl AttachedDrives {
         self.sending.load(Ordering::Acquire) > 0
     }
 
-    /// Returns whether drives have content, too, and nobody knows how wide the way to the server
-    /// is: who asks it for something asks for that alone.
+    /// Returns whether drives have content, too, while the bandwidth to the server is unknown. The
+    /// server is then asked for the wanted content alone.
     pub(crate) fn is_server_unknown(&self) -> bool {
         !self.is_empty() && !self.server.lock().is_width_known()
     }
@@ -270,8 +270,8 @@ impl AttachedDrives {
         }
     }
 
-    /// Returns who may be asked for content, in this order; for who does not only want to know it,
-    /// what is passed over is counted, and woken.
+    /// Returns the sources that may be asked for content, in this order. If the content is really
+    /// read, drives that are passed over are counted, and woken.
     pub(super) fn ordered_sources(
         &self,
         (no, data_seq): (ObjectNo, CommitSeq),
@@ -314,7 +314,7 @@ impl AttachedDrives {
     }
 }
 
-/// Content that somebody will probably need: object, the commit it is of, where.
+/// Content that a program will probably need: the object, the commit it is of, and the range.
 type NearbyWant = (ObjectNo, CommitSeq, ByteRanges);
 
 impl AttachedDrives {

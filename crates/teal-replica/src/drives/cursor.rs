@@ -89,8 +89,8 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<AttachedDrive>) {
 }
 
 impl Replica {
-    /// Writes what waits for the drives that are attached, and brings them up to date; for whoever
-    /// runs no threads.
+    /// Writes what waits for the drives that are attached, and brings them up to date. It is for
+    /// programs without background threads.
     ///
     /// # Errors
     /// What [lies with the server](FsError::into_words_of_server), or what the store met.

@@ -16,8 +16,8 @@ impl Replica {
         self.drive_set().priority()
     }
 
-    /// Has this called whenever a drive is lost, from the thread that has found out: who attaches
-    /// what comes looks again. The first caller is kept.
+    /// Registers a function that is called whenever a drive is lost, on the thread that has found
+    /// out, so that the daemon looks for drives to attach again. Only the first one is kept.
     pub fn when_a_drive_is_lost(&self, told: impl Fn() + Send + Sync + 'static) {
         self.drive_set().when_lost(told);
     }

@@ -1,7 +1,7 @@
 //! Reading content that is not here from a drive.
 //!
 //! # Guarantees
-//! 1. *The answer first*: who reads is answered with what the drive gave, before that is entered in
+//! 1. *The answer first*: a reader is answered with what the drive gave, before that is entered in
 //!    the home log; what is entered, and noted as being here, is checked against the note again.
 //! 2. *What is asked for*: a reader waits for that, and for what follows only where it reads on
 //!    from what is here.
@@ -55,8 +55,8 @@ impl UnstoredContent {
 }
 
 impl Replica {
-    /// Returns what somebody reads who does not have it here, from a drive, if one is to be asked
-    /// first and has it all; it is to be entered then.
+    /// Reads content that is not here from a drive, if one is to be asked first and has all of it.
+    /// The caller then enters it in the home log.
     pub(crate) fn read_from_drive(
         &self,
         attr: &Attr,

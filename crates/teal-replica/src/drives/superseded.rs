@@ -2,8 +2,8 @@
 //! pulled out.
 //!
 //! # Guarantees
-//! 1. Who has attached a drive finds out that somebody else has attached it since: before a burst,
-//!    when somebody asks for the volume's drives, and with the news, every
+//! 1. A replica that has attached a drive finds out that another one has attached it since: before
+//!    a burst, when a user asks for the volume's drives, and with the news, every
 //!    [`UpstreamOptions::keep_alive`](crate::UpstreamOptions::keep_alive). Then nothing is read
 //!    from it or written to it any more, and that is said.
 //! 2. Nothing is lost by that: what is on a drive the server has.
@@ -24,7 +24,7 @@ use teal_types::ReplicaNo;
 pub(super) struct SupersededDrives {
     /// By their numbers, until they are attached here again: their names, and what is said of them.
     known: BTreeMap<u32, (String, String)>,
-    /// Where they were, until somebody asks.
+    /// The places they were attached at, until a user asks for them.
     places: Vec<PathBuf>,
     /// When the server was asked last.
     asked: Option<Duration>,
@@ -130,7 +130,7 @@ impl Replica {
             *asked = Some(now);
         }
         if let Err(e) = self.registered_drives() {
-            log::debug!("whose the drives are: {e}");
+            log::debug!("the server does not list the drives: {e}");
         }
     }
 

@@ -1,45 +1,15 @@
 //! Content and attributes of objects in the model.
 
-use super::{Ino, Inode, InodeKind, ReferenceModel};
+use super::ReferenceModel;
+use super::bytes::SparseBytes;
+use super::inode::{Ino, Inode, InodeKind, ObjectStat};
 use rustix::io::Errno;
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
-use teal_types::{FileType, Timestamp};
+use teal_types::{FileType, Timestamp, XattrMode};
 
 const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
-
-/// The attributes that `stat` shows, as far as the model knows them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ObjectStat {
-    /// The type.
-    pub kind: FileType,
-    /// Low 12 bits of the mode.
-    pub perm: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Number of names; for a directory 2 plus its subdirectories, 0 once removed.
-    pub nlink: u32,
-    /// Bytes of a file or of a symbolic link's target; 0 otherwise.
-    pub size: u64,
-    /// (major, minor) of a device.
-    pub rdev: (u32, u32),
-    /// The time of the last change, if an operation set it and none changed it since.
-    pub mtime: Option<Timestamp>,
-}
-
-/// The condition on an extended attribute before it is set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XattrFlag {
-    /// It may exist or not.
-    Any,
-    /// `XATTR_CREATE`: it must not exist.
-    Create,
-    /// `XATTR_REPLACE`: it must exist.
-    Replace,
-}
 
 impl ReferenceModel {
     /// Returns the attributes that `stat` shows.
@@ -167,7 +137,7 @@ impl ReferenceModel {
     fn change_content(
         &mut self,
         ino: Ino,
-        how: impl FnOnce(&mut super::SparseBytes),
+        how: impl FnOnce(&mut SparseBytes),
     ) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         match &mut inode.kind {
@@ -229,7 +199,7 @@ impl ReferenceModel {
         ino: Ino,
         name: &[u8],
         value: &[u8],
-        mode: XattrFlag,
+        mode: XattrMode,
     ) -> Result<(), Errno> {
         let inode = self.inode_mut(ino)?;
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
@@ -241,8 +211,8 @@ impl ReferenceModel {
         debug_assert!(!name.is_empty(), "an empty name was refused");
         may_change_xattr(inode, name)?;
         match (mode, inode.xattrs.contains_key(name)) {
-            (XattrFlag::Create, true) => Err(Errno::EXIST),
-            (XattrFlag::Replace, false) => Err(Errno::NODATA),
+            (XattrMode::Create, true) => Err(Errno::EXIST),
+            (XattrMode::Replace, false) => Err(Errno::NODATA),
             _ => {
                 inode.xattrs.insert(name.to_vec(), value.to_vec());
                 Ok(())

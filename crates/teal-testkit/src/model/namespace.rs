@@ -1,23 +1,14 @@
 //! Names in the model: making, linking, removing and moving them.
 
-use super::{Ino, Inode, InodeKind, ROOT, ReferenceModel, SparseBytes};
+use super::ReferenceModel;
+use super::bytes::SparseBytes;
+use super::inode::{Ino, Inode, InodeKind, ROOT};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use teal_types::limits::TARGET_MAX;
-use teal_types::{FileType, NAME_MAX};
+use teal_types::{FileType, NAME_MAX, RenameMode};
 
 const S_ISGID: u32 = 0o2000;
-
-/// The flags of `renameat2`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RenameKind {
-    /// Replaces the object that has the name.
-    Plain,
-    /// `RENAME_NOREPLACE`.
-    NoReplace,
-    /// `RENAME_EXCHANGE`.
-    Exchange,
-}
 
 impl ReferenceModel {
     fn dir_entries(&self, dir: Ino) -> Result<&BTreeMap<Vec<u8>, Ino>, Errno> {
@@ -258,14 +249,14 @@ impl ReferenceModel {
         &mut self,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
-        mode: RenameKind,
+        mode: RenameMode,
     ) -> Result<(), Errno> {
         self.dir_entries(to.0)?;
         let moved = self.lookup(from.0, from.1)?;
         let there = match self.lookup(to.0, to.1) {
-            Ok(_) if mode == RenameKind::NoReplace => return Err(Errno::EXIST),
+            Ok(_) if mode == RenameMode::NoReplace => return Err(Errno::EXIST),
             Ok(ino) => Some(ino),
-            Err(Errno::NOENT) if mode != RenameKind::Exchange && self.inode(to.0)?.names > 0 => {
+            Err(Errno::NOENT) if mode != RenameMode::Exchange && self.inode(to.0)?.names > 0 => {
                 None
             }
             Err(e) => return Err(e),
@@ -276,7 +267,7 @@ impl ReferenceModel {
         if let Some(there) =
             there.filter(|&there| self.is_dir(there) && self.is_above(there, from.0))
         {
-            let is_exchange = mode == RenameKind::Exchange;
+            let is_exchange = mode == RenameMode::Exchange;
             debug_assert_ne!(there, ROOT, "the root has no name");
             return Err(if is_exchange {
                 Errno::INVAL
@@ -287,7 +278,7 @@ impl ReferenceModel {
         if there == Some(moved) {
             return Ok(());
         }
-        if mode == RenameKind::Exchange {
+        if mode == RenameMode::Exchange {
             let other = self.detach_name(to.0, to.1);
             self.detach_name(from.0, from.1);
             self.attach_name(to.0, to.1, moved);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ops::{FsOp, OpTarget as _, OpWeights, generate_op};
 use crate::rng::Rng;
+use teal_types::{RenameMode, XattrMode};
 
 #[test]
 fn an_open_object_outlives_its_names() {
@@ -30,10 +31,10 @@ fn a_directory_counts_its_subdirectories() {
     m.mkdir(a, b"c", 0o755).unwrap();
     let nlinks = |m: &ReferenceModel| [ROOT, a, b].map(|ino| m.stat(ino).unwrap().nlink);
     assert_eq!(nlinks(&m), [4, 3, 2]);
-    m.rename((a, b"c"), (b, b"c"), RenameKind::Plain).unwrap();
+    m.rename((a, b"c"), (b, b"c"), RenameMode::Replace).unwrap();
     assert_eq!(nlinks(&m), [4, 2, 3]);
     assert_eq!(
-        m.rename((ROOT, b"b"), (b, b"x"), RenameKind::Plain),
+        m.rename((ROOT, b"b"), (b, b"x"), RenameMode::Replace),
         Err(Errno::INVAL)
     );
     assert_eq!(m.link(a, ROOT, b"l"), Err(Errno::PERM));
@@ -48,7 +49,7 @@ fn nothing_is_made_in_a_removed_directory() {
     m.rmdir(ROOT, b"d").unwrap();
     assert_eq!(m.create(dir, b"x", 0o644), Err(Errno::NOENT));
     assert_eq!(
-        m.rename((ROOT, b"f"), (dir, b"x"), RenameKind::Plain),
+        m.rename((ROOT, b"f"), (dir, b"x"), RenameMode::Replace),
         Err(Errno::NOENT)
     );
     assert_eq!(m.stat(dir).unwrap().nlink, 0);
@@ -57,17 +58,17 @@ fn nothing_is_made_in_a_removed_directory() {
 #[test]
 fn extended_attributes_can_be_read_back() {
     let mut m = ReferenceModel::new();
-    m.setxattr(ROOT, b"user.a", b"1", XattrFlag::Create)
+    m.setxattr(ROOT, b"user.a", b"1", XattrMode::Create)
         .unwrap();
     assert_eq!(m.getxattr(ROOT, b"user.a"), Ok(&b"1"[..]));
     assert_eq!(m.listxattr(ROOT).unwrap().collect::<Vec<_>>(), [b"user.a"]);
     assert_eq!(
-        m.setxattr(ROOT, b"user.a", b"2", XattrFlag::Create),
+        m.setxattr(ROOT, b"user.a", b"2", XattrMode::Create),
         Err(Errno::EXIST)
     );
     assert_eq!(m.getxattr(ROOT, b"user.b"), Err(Errno::NODATA));
     assert_eq!(
-        m.setxattr(ROOT, &[b'x'; 256], b"", XattrFlag::Any),
+        m.setxattr(ROOT, &[b'x'; 256], b"", XattrMode::Any),
         Err(Errno::RANGE)
     );
 }

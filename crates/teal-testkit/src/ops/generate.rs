@@ -1,13 +1,13 @@
 //! Random operations that are likely to meet: few names, small trees, offsets around block
 //! boundaries.
 
-use super::{FsOp, SeededBytes};
-use crate::model::{ReferenceModel, RenameKind, XattrFlag};
+use super::operation::{FsOp, SeededBytes};
+use crate::model::ReferenceModel;
 use crate::rng::Rng;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use teal_types::{BLOCK, FileType, NAME_MAX, Timestamp};
+use teal_types::{BLOCK, FileType, NAME_MAX, RenameMode, Timestamp, XattrMode};
 
 /// Deepest directory in which new names are made.
 const DEPTH_MAX: usize = 4;
@@ -340,13 +340,13 @@ impl OpGenerator<'_> {
     fn draw_rename(&mut self) -> FsOp {
         let from = self.draw_named();
         let modes = [
-            RenameKind::Plain,
-            RenameKind::Plain,
-            RenameKind::NoReplace,
-            RenameKind::Exchange,
+            RenameMode::Replace,
+            RenameMode::Replace,
+            RenameMode::NoReplace,
+            RenameMode::Exchange,
         ];
         let mode = *self.rng.pick(&modes);
-        let wants_existing = mode == RenameKind::Exchange || self.rng.chance(0.4);
+        let wants_existing = mode == RenameMode::Exchange || self.rng.chance(0.4);
         let to = if wants_existing {
             self.draw_named()
         } else {
@@ -375,10 +375,10 @@ impl OpGenerator<'_> {
 
     fn draw_set_xattr(&mut self) -> FsOp {
         let modes = [
-            XattrFlag::Any,
-            XattrFlag::Any,
-            XattrFlag::Create,
-            XattrFlag::Replace,
+            XattrMode::Any,
+            XattrMode::Any,
+            XattrMode::Create,
+            XattrMode::Replace,
         ];
         let mut value = vec![0; *self.rng.pick(&[0, 1, 20, 200, 600])];
         self.rng.fill(&mut value);

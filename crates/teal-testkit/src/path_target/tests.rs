@@ -73,7 +73,7 @@ fn suits(place: &Path) -> Result<(), Errno> {
             path,
             name,
             value: vec![0; 600],
-            mode: XattrFlag::Any,
+            mode: XattrMode::Any,
         })?;
     }
     if target.snapshot().nodes[&d].nlink == 2 {

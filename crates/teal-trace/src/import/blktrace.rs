@@ -1,21 +1,5 @@
-//! Imports `blktrace`: the requests of a Linux block device, as the kernel traced them (`struct
-//! blk_io_trace` of `linux/blktrace_api.h`).
-//!
-//! | at | bytes | field |
-//! |---:|---:|---|
-//! | 0 | 4 | magic 0x656174 in the high bytes, version 7 in the lowest |
-//! | 4 | 4 | number of the event on its processor |
-//! | 8 | 8 | time, nanoseconds |
-//! | 16 | 8 | sector |
-//! | 24 | 4 | length in bytes |
-//! | 28 | 4 | what happened: the step in the low half, the categories in the high half |
-//! | 32 | 4 | process that did it |
-//! | 36 | 4 | device number |
-//! | 40 | 4 | processor |
-//! | 44 | 2 | error at completion |
-//! | 46 | 2 | bytes that follow the record |
-//!
-//! Integers are in the byte order of the machine, which the magic shows.
+//! Imports `blktrace`: the requests of a Linux block device, as the kernel traced them. The bytes
+//! of a record are in `record`.
 //!
 //! # How
 //! 1. The files of the processors are merged by time. Records that are out of order by less than a
@@ -24,125 +8,21 @@
 //!    ends with the completion for the same device, sector and direction. A request without a
 //!    completion has no outcome.
 
+mod record;
 mod requests;
 
+pub use requests::RequestStage;
+
+use super::error::ImportError;
+use super::origin::TraceOrigin;
 use super::records::{RecordReader, packed_form};
+use super::summary::ImportSummary;
 use super::window::{SortingWindow, TooLate, WINDOW};
-use super::{ImportError, ImportSummary, TraceOrigin};
+use record::{
+    BlktraceRecord, CGROUP, NOTE_TIME, NOTIFY, RECORD, RawRecord, VERSION, detect_swapped,
+};
 use requests::RequestMatcher;
 use std::io::{Read, Write};
-
-const RECORD: usize = 48;
-const MAGIC: u32 = 0x6561_7400;
-const VERSION: u32 = 7;
-
-// Steps.
-const QUEUE: u32 = 1;
-const REQUEUE: u32 = 6;
-const ISSUE: u32 = 7;
-const COMPLETE: u32 = 8;
-/// The data begins with a control group's number.
-const CGROUP: u32 = 1 << 8;
-// Categories.
-const WRITE: u32 = 1 << 1;
-const FLUSH: u32 = 1 << 2;
-const PASSTHROUGH: u32 = 1 << 9;
-const NOTIFY: u32 = 1 << 10;
-const DISCARD: u32 = 1 << 13;
-const FUA: u32 = 1 << 15;
-// Kinds of notifications.
-const NOTE_PROCESS: u32 = 0;
-const NOTE_TIME: u32 = 1;
-const NOTE_MESSAGE: u32 = 2;
-
-/// Names the point at which a request begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RequestStage {
-    /// The driver gets it, after merging and scheduling. This is the device's view.
-    #[default]
-    Issue,
-    /// The file system queues it. This is the only point on stacked devices, which have no driver.
-    Queue,
-}
-
-/// Holds one record, in this machine's byte order.
-#[derive(Debug, Clone)]
-struct BlktraceRecord {
-    sector: u64,
-    bytes: u32,
-    step: u32,
-    categories: u32,
-    process: u32,
-    device: u32,
-    error: u16,
-    text: Vec<u8>,
-}
-
-/// Holds the fixed part of a record, in the byte order of its machine.
-struct RawRecord {
-    bytes: [u8; RECORD],
-    /// Is true when the bytes of numbers are in the other order.
-    swapped: bool,
-}
-
-impl RawRecord {
-    fn u16_at(&self, at: usize) -> u16 {
-        let value = u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]);
-        if self.swapped {
-            value.swap_bytes()
-        } else {
-            value
-        }
-    }
-
-    fn u32_at(&self, at: usize) -> u32 {
-        let bytes = [0, 1, 2, 3].map(|n| self.bytes[at + n]);
-        let value = u32::from_le_bytes(bytes);
-        if self.swapped {
-            value.swap_bytes()
-        } else {
-            value
-        }
-    }
-
-    fn u64_at(&self, at: usize) -> u64 {
-        // The halves change places too.
-        let (low, high) = if self.swapped {
-            (at + 4, at)
-        } else {
-            (at, at + 4)
-        };
-        u64::from(self.u32_at(high)) << 32 | u64::from(self.u32_at(low))
-    }
-
-    /// Decodes the record; `text` is the data behind it.
-    fn decode(&self, text: Vec<u8>) -> BlktraceRecord {
-        let action = self.u32_at(28);
-        BlktraceRecord {
-            sector: self.u64_at(16),
-            bytes: self.u32_at(24),
-            step: action & 0xff,
-            categories: action >> 16,
-            process: self.u32_at(32),
-            device: self.u32_at(36),
-            error: self.u16_at(44),
-            text,
-        }
-    }
-}
-
-/// Returns whether the byte order of a record is the other one; `None` if it has no magic number.
-fn detect_swapped(bytes: &[u8; RECORD]) -> Option<bool> {
-    // The last byte of the number is the version.
-    let magic = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    if magic & !0xff == MAGIC {
-        Some(false)
-    } else if magic.swap_bytes() & !0xff == MAGIC {
-        Some(true)
-    } else {
-        None
-    }
-}
 
 /// Reads one processor's file.
 struct ProcessorFile<R> {

@@ -10,10 +10,12 @@
 //! Integers are little-endian, without a header. The last field is checked, so that a foreign file
 //! is noticed, but it is not kept: it follows from the rest.
 
+use super::error::ImportError;
+use super::origin::TraceOrigin;
 use super::records::{RecordReader, packed_form};
-use super::{ImportError, ImportSummary, TraceOrigin};
+use super::summary::ImportSummary;
 use crate::event::{Action, EventOutcome, Level, TraceEvent, TraceHeader, TraceItem};
-use crate::format::FieldReader;
+use crate::field_bytes::FieldReader;
 use crate::write::TraceWriter;
 use std::io::{Read, Write};
 use std::time::Duration;

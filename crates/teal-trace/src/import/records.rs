@@ -1,6 +1,6 @@
 //! Reads records of a fixed size, with their numbers and places for messages.
 
-use super::ImportError;
+use super::error::ImportError;
 use std::io::Read;
 
 /// Reads a file of records.

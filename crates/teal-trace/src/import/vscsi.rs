@@ -15,11 +15,13 @@
 //! Integers are little-endian, without a header. libCacheSim does not use the response time; we
 //! assume that it is in microseconds, like the time.
 
+use super::error::ImportError;
+use super::origin::TraceOrigin;
 use super::records::{RecordReader, packed_form};
+use super::summary::ImportSummary;
 use super::window::{SortingWindow, TooLate, WINDOW};
-use super::{ImportError, ImportSummary, TraceOrigin};
 use crate::event::{Action, EventOutcome, Level, TraceEvent, TraceHeader, TraceItem};
-use crate::format::FieldReader;
+use crate::field_bytes::FieldReader;
 use crate::write::TraceWriter;
 use std::io::{self, Read, Write};
 use std::time::Duration;

@@ -2,13 +2,11 @@
 //! processes by name, and keeps blocks no longer than a second.
 
 use super::super::anonymous::NameHasher;
-use super::super::event::{
-    Action, EventOutcome, ObjectName, Text, TraceEvent, TraceItem, TracedProcess,
-};
+use super::super::event::{Action, EventOutcome, ObjectName, TraceEvent, TraceItem, TracedProcess};
+use super::super::field::Text;
 use super::super::write::{TraceWriter, WriteError};
-use super::{
-    ProcessFacts, RecordingContext, RecordingProgress, RecordingSettings, SharedRecording,
-};
+use super::context::{ProcessFacts, RecordingContext, RecordingSettings};
+use super::queue::{RecordingProgress, SharedRecording};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Recordings with a real clock and a writer in memory.
 
 use super::*;
-use crate::{Level, TraceEnding, TraceItem, TraceReader};
+use crate::{Level, TraceEnding, TraceEvent, TraceHeader, TraceItem, TraceReader};
 use std::collections::HashMap;
+use std::time::Duration;
 use teal_env::SystemClock;
 use teal_types::Timestamp;
 

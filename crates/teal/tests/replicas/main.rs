@@ -14,6 +14,7 @@ mod behind;
 mod bounds;
 mod drive_faults;
 mod drives;
+mod in_flight;
 mod judge;
 mod ledger;
 mod logs;

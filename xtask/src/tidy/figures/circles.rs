@@ -1,6 +1,7 @@
 //! Finds import circles: sets of modules of one crate that reach each other through their `use`
 //! paths.
 
+use super::code_mask::mask_text;
 use super::pattern::pattern;
 use super::sources::CrateSources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,7 +222,8 @@ fn defined_names(text: &str) -> BTreeSet<String> {
 fn without_tests(text: &str) -> String {
     pattern!(TESTS, r"#\[cfg\((?:all\()?test");
     pattern!(COMMENT, r"//.*");
-    let end = TESTS.find(text).map_or(text.len(), |found| found.start());
+    let code = mask_text(text);
+    let end = TESTS.find(&code).map_or(text.len(), |found| found.start());
     COMMENT.replace_all(&text[..end], "").into_owned()
 }
 

@@ -1,5 +1,6 @@
 //! The source files of the workspace's crates, files of tests left out.
 
+use super::code_mask::mask_text;
 use super::pattern::pattern;
 use anyhow::{Context as _, Result};
 use regex::Regex;
@@ -76,7 +77,7 @@ impl SourceFile {
     pub(super) fn product_text(&self) -> &str {
         pattern!(TESTS, r"#\[cfg\(test\)\]\s*\nmod \w+ \{");
         let end = TESTS
-            .find(&self.text)
+            .find(&mask_text(&self.text))
             .map_or(self.text.len(), |found| found.start());
         &self.text[..end]
     }

@@ -53,6 +53,32 @@ fn tests_are_left_out() {
 }
 
 #[test]
+fn a_comment_or_string_about_tests_begins_none() {
+    for quoting in [
+        "// #[cfg(test)]\nmod tests {}\n",
+        "/* \n#[cfg(test)]\nmod tests {} */\n",
+        "const TEXT: &str = \"\n#[cfg(test)]\nmod tests {\";\n",
+        "const TEXT: &str = r#\"\"\n#[cfg(test)]\nmod tests {\"#;\n",
+    ] {
+        let text = format!("struct LogError;\n{quoting}struct Log;\n");
+        assert_eq!(
+            figure_of(&text, WordFigure::OneWordTypes),
+            50.0,
+            "{quoting}"
+        );
+        // The arrow back, behind the quotation, closes the circle.
+        let b = format!("struct Bean;\n{quoting}use crate::a::Apple;\n");
+        let files = [
+            ("src/lib.rs", "mod a;\nmod b;\n"),
+            ("src/a.rs", "use crate::b::Bean;\nstruct Apple;\n"),
+            ("src/b.rs", &*b),
+        ];
+        let circle = sources("x", &files).measure_figures()[&WordFigure::LargestCircle];
+        assert!(circle > 0.0, "{quoting}");
+    }
+}
+
+#[test]
 fn tokens_are_counted_a_line_and_a_function() {
     let text = "fn three_lines() {\n    let text = \"a { in a string\";\n}\n";
     // fn three_lines ( ) { / let text = "…" ; / }

@@ -127,6 +127,6 @@ impl SharedExtentItems {
     }
 
     pub(super) fn pages_freed(&mut self, freed: &mut Vec<FreedSpace>) {
-        freed.extend(self.tree.take_freed().into_iter().map(FreedSpace::of_page));
+        freed.extend(self.tree.take_freed_space());
     }
 }

@@ -1,13 +1,16 @@
 //! Matches the beginnings of requests with their ends, and writes them as events.
 
-use super::{
+use super::record::{
     BlktraceRecord, COMPLETE, DISCARD, FLUSH, FUA, ISSUE, NOTE_MESSAGE, NOTE_PROCESS, NOTE_TIME,
-    NOTIFY, PASSTHROUGH, QUEUE, REQUEUE, RequestStage, WRITE,
+    NOTIFY, PASSTHROUGH, QUEUE, REQUEUE, WRITE,
 };
 use crate::event::{
-    Action, EventOutcome, Level, Text, TraceEvent, TraceHeader, TraceItem, TracedProcess,
+    Action, EventOutcome, Level, TraceEvent, TraceHeader, TraceItem, TracedProcess,
 };
-use crate::import::{ImportError, ImportSummary, TraceOrigin};
+use crate::field::Text;
+use crate::import::error::ImportError;
+use crate::import::origin::TraceOrigin;
+use crate::import::summary::ImportSummary;
 use crate::order::{EventTicket, InOrder};
 use crate::write::TraceWriter;
 use std::collections::{HashMap, VecDeque};
@@ -17,6 +20,16 @@ use teal_types::Timestamp;
 
 /// Limits the requests in flight; beyond, the oldest is no longer waited for.
 const PENDING_MAX: usize = 1 << 16;
+
+/// Names the point at which a request begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RequestStage {
+    /// The driver gets it, after merging and scheduling. This is the device's view.
+    #[default]
+    Issue,
+    /// The file system queues it. This is the only point on stacked devices, which have no driver.
+    Queue,
+}
 
 /// Identifies a request: device, sector, direction.
 type RequestKey = (u32, u64, u32);
