@@ -356,22 +356,18 @@ impl Replica {
             self.create_stub(locked, version, note)?;
         }
         let size = locked.attr(version.object).size;
-        let was_sent = has_sent_content(note, committed);
+        let was_sent = note.has_sent_content(committed);
         let was_in_batch = note.is_in_batch(committed);
         let free = if arriving.known {
             acknowledge_components(note, version, committed, arriving.past, size)
         } else {
             InstallableComponents::ALL
         };
-        // Neither changed here since nor changed by another: it is here as this commit has it.
         let is_clean = note.dirty.data.is_none() && !note.dirty.created;
-        if let Some(batch) = committed
-            && was_in_batch
-            && is_clean
-            && free.content == InstallableContent::None
-            && version.data_seq == batch.seq
-        {
-            self.settled_content().settle(version.object, batch.seq);
+        let is_as_sent = was_in_batch && is_clean && free.content == InstallableContent::None;
+        // Neither changed here since nor changed by another: it is here as this commit has it.
+        if let Some(batch) = committed.filter(|batch| is_as_sent && version.data_seq == batch.seq) {
+            self.settled_content().remember(version.object, batch.seq);
         }
         // Attributes before content: installing content sets the times again.
         if free.attributes {
@@ -492,12 +488,6 @@ fn has_unlocked_holder(
         }
     }
     Ok(false)
-}
-
-/// Returns whether content of the object was in the batch that was committed.
-fn has_sent_content(note: &ObjectNote, committed: Option<CommittedBatch>) -> bool {
-    let in_flight = note.in_flight.as_ref();
-    in_flight.is_some_and(|sent| sent.was_committed_in(committed) && sent.components.data.is_some())
 }
 
 /// Returns whether a volume may number an object so; what else comes from a server is no object,

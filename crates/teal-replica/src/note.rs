@@ -238,6 +238,12 @@ impl ObjectNote {
         is_settled && self.absent.is_empty() && !self.unlisted && !self.needs_look
     }
 
+    /// Returns whether content of the object is in flight in this batch.
+    pub(crate) fn has_sent_content(&self, committed: Option<CommittedBatch>) -> bool {
+        self.is_in_batch(committed)
+            && (self.in_flight.as_ref()).is_some_and(|sent| sent.components.data.is_some())
+    }
+
     /// Returns whether components of the object are in flight in this batch.
     pub(crate) fn is_in_batch(&self, committed: Option<CommittedBatch>) -> bool {
         self.in_flight

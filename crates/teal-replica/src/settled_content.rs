@@ -23,7 +23,7 @@ pub(crate) struct SettledContent {
 
 impl SettledContent {
     /// Remembers that the content of a file is here as `commit` has it.
-    pub(crate) fn settle(&self, file: ObjectNo, commit: CommitSeq) {
+    pub(crate) fn remember(&self, file: ObjectNo, commit: CommitSeq) {
         self.commits.lock().insert(file, commit);
     }
 
@@ -58,7 +58,7 @@ mod tests {
         let settled = SettledContent::default();
         let [file, other] = [20, 21].map(ObjectNo::new);
         let [old, own, new] = [7, 8, 9].map(CommitSeq::new);
-        settled.settle(file, own);
+        settled.remember(file, own);
         assert_eq!(settled.base(file, old), own);
         assert_eq!(settled.base(other, old), old);
         assert_eq!(settled.base(file, new), new);
