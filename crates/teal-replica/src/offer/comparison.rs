@@ -74,16 +74,16 @@ impl StateComparison<'_> {
         let has_other = self.is_lost(&content_mark(locked, no), content_mark_of, now.data_seq);
         // Absent content of a lost commit cannot be offered.
         if attr.kind == FileType::File && note.data_seq <= common && has_other {
-            let cut = note
-                .dirty
-                .data
-                .as_ref()
-                .map_or(u64::MAX, |dirty| dirty.least_size);
+            let before = note.dirty.data.as_ref();
+            let cut = before.map_or(u64::MAX, |dirty| dirty.least_size);
+            // Changes from before the common commit keep their base: they have not seen what
+            // others did since.
+            let base = before.map_or(common, |dirty| dirty.base.min(common));
             let mut ranges = ByteRanges::default();
             ranges.add(0, attr.size.max(1));
             // The absent part is as it was at the last common commit.
             note.dirty.data = Some(DirtyContent {
-                base: common,
+                base,
                 least_size: cut,
                 ranges: ranges.difference(&note.absent),
                 tail: None,

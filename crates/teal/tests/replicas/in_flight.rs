@@ -41,12 +41,14 @@ fn a_flush_at_work_alone_acknowledges_its_batch() {
             return;
         }
         let (tell, ended) = mpsc::channel();
-        *puller = Some(std::thread::spawn(move || {
+        let pull = move || {
             let done = client.replica().unwrap().upstream_step();
             // After the hook has gone, nothing waits for it.
             let _ = tell.send(());
             done
-        }));
+        };
+        let thread = std::thread::Builder::new().name("puller".into());
+        *puller = Some(thread.spawn(pull).unwrap());
         let early = ended.recv_timeout(Duration::from_millis(300));
         assert!(early.is_err(), "the other thread waits for the flush");
     })));
