@@ -41,7 +41,7 @@ struct SharedBlocks {
 
 impl LockedObjects<'_> {
     /// Does a step of sharing: both files are locked, and the operation began with what
-    /// [`Store::plan_share`] said. The ranges must not overlap. Says how many bytes it covered, 0
+    /// [`Store::plan_share`](crate::store::handle::Store::plan_share) said. The ranges must not overlap. Says how many bytes it covered, 0
     /// when there is nothing (any more) that can be shared; the file grows if needed.
     ///
     /// # Errors
