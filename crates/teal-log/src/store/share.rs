@@ -41,8 +41,9 @@ struct SharedBlocks {
 
 impl LockedObjects<'_> {
     /// Does a step of sharing: both files are locked, and the operation began with what
-    /// [`Store::plan_share`](crate::store::handle::Store::plan_share) said. The ranges must not overlap. Says how many bytes it covered, 0
-    /// when there is nothing (any more) that can be shared; the file grows if needed.
+    /// [`Store::plan_share`](crate::store::handle::Store::plan_share) said. The ranges must not
+    /// overlap. Returns how many bytes it covered: 0 if nothing is left that can be shared. The
+    /// file grows if needed.
     ///
     /// # Errors
     /// [`StoreError::TooBig`] beyond [`FILE_MAX`], or errors of reading the maps; nothing has
