@@ -21,6 +21,9 @@ use crate::seeded::{Bug, bug};
 use crate::tree::{PageMeta, Tree};
 use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
+/// How often a seeded bug lets other threads go first.
+const READERS_COME: usize = 20_000;
+
 impl CommitLog {
     /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
     pub(crate) fn warm_for_checkpoint(&self) -> Result<(), StoreError> {
@@ -106,6 +109,10 @@ impl CommitLog {
         let imap = self.fold_inode_map(layout)?;
         let orphans = self.fold_tree(layout, &mut self.objects.orphans.lock())?;
         let notes = self.fold_tree(layout, &mut self.objects.notes.lock())?;
+        if bug(Bug::PageUnreadableWhileSealed) {
+            // Readers that wait for the lock come now, however busy the machine is.
+            (0..READERS_COME).for_each(|_| std::thread::yield_now());
+        }
         let shared = self.fold_shared(layout)?;
         // Folding the usage table changes the usage of the segments it is written to. Those items
         // go with the roots.
