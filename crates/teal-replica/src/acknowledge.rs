@@ -39,8 +39,8 @@ pub(crate) enum InstallableContent {
     None,
     /// All that has changed at the server.
     Changed,
-    /// The same, and everything from the place of this tail on, which was sent and lies elsewhere
-    /// in the server's file than here.
+    /// All that has changed, and everything from the place of this tail on, which was sent and lies
+    /// elsewhere in the server's file than here.
     BehindTail(AppendedTail),
 }
 
@@ -66,7 +66,7 @@ impl InstallableComponents {
         xattrs: true,
     };
 
-    /// Returns the components of an object of which nothing is dirty or in flight.
+    /// Returns the components that are neither dirty nor in flight.
     fn beside_unsent(note: &ObjectNote, is_listed: bool) -> Self {
         let mut free = Self::ALL;
         if is_listed {
@@ -194,8 +194,8 @@ fn rebase_links(
         *base = seq;
     }
     if has_sent_names {
-        // Whatever became of the names that were sent: these are the ones the object has at the
-        // server, and what is dirty begins there.
+        // The object has these names at the server, whether or not the sent ones were taken. New
+        // changes of names begin there.
         names.clone_from(&version.links);
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn attributes_of(attr: &Attr) -> ReplicatedAttributes {
     }
 }
 
-/// What of all that is dirty goes into a batch.
+/// The dirty objects that go into a batch.
 #[derive(Debug, PartialEq, Eq)]
 struct BatchChoice {
     objects: Vec<ObjectNo>,
@@ -99,7 +99,7 @@ struct BatchChoice {
 enum BatchRest {
     /// Nothing else is dirty.
     Empty,
-    /// What is dirty besides goes at once after the batch.
+    /// More is dirty, and is sent right after the batch.
     Waits,
 }
 

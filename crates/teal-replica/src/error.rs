@@ -54,14 +54,14 @@ impl From<SyncError> for FsError {
     }
 }
 
-/// What a refusal of the server means for the operation that met it.
+/// The meaning of a refusal for the operation that met it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The server does not know this replica, or not any more.
     Stranger,
-    /// The same request may be answered later.
+    /// A later attempt may be answered.
     ForNow,
-    /// The same request is refused again.
+    /// Each further attempt is refused.
     ForGood,
 }
 

@@ -229,7 +229,7 @@ impl Replica {
             .collect();
         // The next round tries a held-back object.
         if free.is_empty() {
-            // Whatever was looked for is found.
+            // The search for the refused object has ended: batches may be large again.
             self.stuck().limit = OBJECTS_MAX;
         }
         Ok(free)

@@ -31,13 +31,13 @@ use teal_volume::Invalidation;
 #[derive(Debug, Clone, Copy)]
 struct ArrivingState<'a> {
     version: &'a ObjectVersion,
-    /// Where the content has changed since the position; `None`: anywhere.
+    /// The ranges of content that have changed since the position; `None`: anywhere.
     ranges: Option<&'a [(u64, u64)]>,
     /// The batch of this replica that the state may acknowledge.
     committed: Option<CommittedBatch>,
     /// The state that this batch made, where that is not the present one and was asked for.
     past: Option<&'a ObjectVersion>,
-    /// Whether the object is here.
+    /// Is true if the object is here.
     known: bool,
 }
 

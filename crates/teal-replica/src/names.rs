@@ -20,9 +20,9 @@ const CONFLICT_NAMES_MAX: u32 = 1000;
 
 /// The state here of an object that is gone at the server.
 enum GoneObject {
-    /// It was changed here, and stays until the server has heard of that.
+    /// The object was changed here, and stays until the server has heard of that.
     Lives,
-    /// It is a directory with entries.
+    /// The directory still has entries.
     HasEntries,
     /// Its names were removed.
     Removed(ObjectFate),

@@ -117,7 +117,7 @@ impl Replica {
         let dirs = self.compare_all()?;
         log::info!("all that is here has been compared with the restored server");
         for dir in dirs {
-            // Whatever is not listed now is when it is needed.
+            // A directory that cannot be listed now is listed when it is needed.
             self.fetch_listing(dir)?;
         }
         Ok(())

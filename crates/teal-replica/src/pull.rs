@@ -99,7 +99,7 @@ impl Replica {
                 self.state().set_live(first.is_live);
                 // The position passes commits that changed nothing here.
                 if since.at > self.position() {
-                    self.update_identity(|identity| identity.set_position(since.at, since.digest))?;
+                    self.move_position(since.at, since.digest)?;
                 }
                 return Ok(());
             }
@@ -157,10 +157,16 @@ impl Replica {
             .invalidations()
             .wait_until_heard(super::engine::HEARD_WITHIN);
         // The position moves last: a crash installs the same states again, which changes nothing.
-        self.update_identity(|identity| identity.set_position(to, digest))?;
-        self.settled_content().position_moved(to);
+        self.move_position(to, digest)?;
         self.state().set_live(is_live);
         self.counters().pulls.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Moves the position, up to which everything is installed.
+    fn move_position(&self, to: CommitSeq, digest: [u8; 32]) -> Result<(), StoreError> {
+        self.update_identity(|identity| identity.set_position(to, digest))?;
+        self.settled_content().position_moved(to);
         Ok(())
     }
 

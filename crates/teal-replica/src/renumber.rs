@@ -10,7 +10,7 @@ use super::{ObjectNote, Replica, SyncError};
 use std::ops::ControlFlow;
 use teal_log::{AttributeChanges, Cost, NewObject, StoreError};
 use teal_types::ranges::ByteRanges;
-use teal_types::{FileType, LEASE, Name, ObjectNo};
+use teal_types::{CommitSeq, FileType, LEASE, Name, ObjectNo};
 use teal_volume::Invalidation;
 
 /// Bytes copied at a time.
@@ -103,7 +103,14 @@ impl Replica {
             invalidations.push(Invalidation::Entry(dir, name));
             invalidations.push(Invalidation::Data(dir, 0, 0));
         }
-        // The other life's object of this number is another one.
+        // The other life's object of this number is another one. A program that has the file open
+        // knows nothing of that: its appends go to the end of whatever is there then, and its other
+        // writes were made without having seen any commit.
+        if self.volume().references().is_held(old) {
+            let (size, unseen) = (locked.attr(old).size, CommitSeq::default());
+            let stale = self.volume().stale_files();
+            stale.note_replaced(old, size, unseen, unseen);
+        }
         self.set_note(&locked, old, &ObjectNote::default())?;
         locked.free_object(old)?;
         drop(locked);

@@ -25,22 +25,22 @@ use teal_proto::{ClientRequest, ContentAnswer, REPLY_BYTES, ServerReply, WantedR
 use teal_types::{FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
-/// What has changed elsewhere is on the drive again after this time.
+/// The time after which content that changed elsewhere is fetched to the drive again.
 pub(super) const REFETCH: Duration = Duration::from_secs(120);
-/// Of a drive's room, what has affinity takes so much at most, in percent: the rest is for what is
-/// used.
+/// The share of a drive's room that objects with affinity take at most, in percent. The rest is for
+/// content that is read.
 const SHARE: u64 = 85;
 
 /// Something with affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AffineObject {
-    /// Where it is, as far as that is known here.
+    /// The path, as far as it is known here.
     pub path: String,
     /// Bytes of it on the drive, as it is here.
     pub bytes: u64,
     /// Bytes of all of it, as far as that is known here.
     pub size: u64,
-    /// Whether what comes into it has affinity, too.
+    /// Is true if new objects below it have affinity, too.
     pub sticky: bool,
     /// The rest of it has found no room.
     pub is_short: bool,
@@ -252,7 +252,7 @@ impl Replica {
         let mut parts = parts.into_iter().flatten();
         let size = match self.store().attr(no) {
             Err(StoreError::NotFound(_)) if parts.any(|part| part.gone) => return Ok(None),
-            // It has not been listed here.
+            // The object has not been listed here.
             Err(StoreError::NotFound(_)) => {
                 return Ok(Some((there, content.map_or(0, |content| content.size))));
             }

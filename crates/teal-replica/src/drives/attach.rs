@@ -27,21 +27,21 @@ use teal_env::{Disk, Entropy};
 use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, RefusalCode, ServerReply};
 use teal_volume::FsError;
 
-/// What a person says of a new drive.
+/// The description of a new drive, as its owner gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDrive {
     /// Its name; no other drive of the volume has it.
     pub name: String,
-    /// Whether it is meant to be carried around.
+    /// Is true if the drive is meant to be carried around.
     pub portable: bool,
     /// The name of its energy profile; empty: none.
     pub profile: String,
 }
 
-/// What a client remembers of a drive that it has had.
+/// The facts that a client remembers of a drive that was attached to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownDrive {
-    /// Of its last attachment here.
+    /// The nonce of its last attachment here.
     pub nonce: u64,
     /// The name of its energy profile.
     pub profile: String,
@@ -235,8 +235,8 @@ impl Replica {
         match &away {
             Some(why) => self.check_history_alone(&drive, known, why)?,
             None if label.nonce != label.begun_nonce => {
-                // It is unknown whether the server has heard of the last attachment. It must know
-                // of it before another one begins.
+                // The server may not have heard of the last attachment. It must know of that one
+                // before another begins.
                 sign_label(self, &drive, |label| label.is_clean = false)?;
                 drive.sync()?;
                 announce_attachment(self, &drive, [label.nonce, label.begun_nonce])?;

@@ -23,7 +23,7 @@ use teal_volume::{LockRank, RankedMutex, RankedMutexGuard};
 /// The objects on a drive are known from the beginning if there are at most this many.
 const HAS_MAX: usize = 16 << 10;
 
-/// What is known of a drive before it is attached.
+/// The facts that are known of a drive before it is attached.
 #[derive(Debug)]
 pub(super) struct DriveFacts {
     pub(super) device: u32,
@@ -32,7 +32,7 @@ pub(super) struct DriveFacts {
     pub(super) place: String,
     /// The name of its energy profile; empty: none.
     pub(super) profile: String,
-    /// It is attached while the server is away, which is to hear of it.
+    /// Is true if the drive is attached while the server is away: the server is to hear of it.
     pub(super) is_untold: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct DriveFacts {
 pub(crate) struct AttachedDrive {
     pub(super) device: u32,
     pub(super) name: String,
-    /// Where it is, for people.
+    /// The place of the drive, for people.
     pub(super) place: String,
     pub(super) profile: String,
     pub(super) drive: Arc<Drive>,

@@ -19,16 +19,16 @@ use teal_env::Clock;
 use teal_proto::{ClientRequest, ServerReply, encode_reply};
 use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo, TimeSpan};
 
-/// What is known of objects that drives do not have takes so many bytes (BlueFS 4.3.3), ...
+/// Bytes for the enodes: the objects that drives are known to lack (BlueFS 4.3.3).
 const ENODES_BYTES: usize = 1 << 20;
 
-/// ... of which one takes so many.
+/// Bytes that one enode takes.
 const ENODE_BYTES: usize = 64;
 
 /// Half for seconds, half for joules.
 const PRIORITY: u32 = 50;
 
-/// What is called when a drive is lost.
+/// The function that is called when a drive is lost.
 struct LossListener(Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for LossListener {
@@ -45,7 +45,7 @@ pub(crate) struct AttachedDrives {
     /// Batches of changes on their way to the server.
     sending: AtomicU32,
     priority: AtomicU32,
-    /// What a drive does not have: by drive and object the commit.
+    /// The content that drives lack: the commit, by drive and object.
     enodes: Cache<(u32, ObjectNo), CommitSeq>,
     /// Called when one is lost.
     lost: OnceLock<LossListener>,
@@ -76,7 +76,7 @@ impl Drop for SendingGuard<'_> {
     }
 }
 
-/// Where content may come from.
+/// A place that content may come from.
 pub(super) enum ContentSource {
     Server,
     Drive(Arc<AttachedDrive>),
@@ -232,7 +232,7 @@ impl AttachedDrives {
         (time, is_busy): (Duration, bool),
     ) {
         let bytes = match (request, reply) {
-            // It waits for news.
+            // A pull waits for news, so its time says nothing.
             (ClientRequest::Pull { .. }, _) => return,
             // They take what they send.
             (

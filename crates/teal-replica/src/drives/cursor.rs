@@ -1,4 +1,4 @@
-//! What a drive is behind by, and how it catches up: in bursts.
+//! The cursor of a drive, and the bursts in which the drive catches up.
 //!
 //! # Guarantees
 //! 1. A burst first takes in all commits since the drive's position, then copies what has come here
@@ -154,7 +154,7 @@ impl Replica {
             for (no, version) in objects.iter().zip(versions) {
                 attached.queue.pass_one();
                 if attached.queue.is_gone() {
-                    // It is let go as it is.
+                    // The drive is let go as it is.
                     return Ok(());
                 }
                 let Some(version) = version else {
@@ -163,8 +163,7 @@ impl Replica {
                 };
                 let is_affine = self.inherits_affinity(attached, &version)?;
                 if version.data_seq > position {
-                    // It has come since. What is not newer than the position is the newest as of
-                    // it.
+                    // The content has come since. The next burst copies it.
                     attached.queue.add(version.object, 0, now);
                 } else if version.kind == FileType::File {
                     self.copy_to(attached, &version, (seen, is_affine))?;
@@ -235,7 +234,8 @@ impl Replica {
             match pulled.more {
                 Some(behind) => {
                     after = Some((behind, pulled.to));
-                    // What was taken in does not gather in memory, however much was missed.
+                    // Each page is made durable, so that memory stays bounded however much was
+                    // missed.
                     attached.drive.sync()?;
                 }
                 None => {
@@ -341,8 +341,8 @@ impl Replica {
         Ok(())
     }
 
-    /// What is here of content that is as the server has it since `version`; `None`: it is not any
-    /// more. `seen`: the position at which that was looked at last.
+    /// Returns the ranges here of content that is still as the server has it since `version`;
+    /// `None`: it has changed. `seen`: the position at which that was looked at last.
     #[allow(
         clippy::type_complexity,
         reason = "ranges, and what of them is not zeros"

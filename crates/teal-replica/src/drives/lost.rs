@@ -6,7 +6,8 @@ use std::sync::Arc;
 use teal_log::StoreError;
 
 impl Replica {
-    /// How much speed counts against joules when a source is chosen, in percent; beyond 100 is 100.
+    /// Sets how much speed counts against joules when a source is chosen, in percent; beyond 100 is
+    /// 100.
     pub fn set_priority(&self, percent: u32) {
         self.drive_set().set_priority(percent);
     }

@@ -14,7 +14,7 @@ use teal_types::{ByteRanges, CommitSeq, ObjectNo};
 
 /// The most objects in a queue. Any further one comes to the drive when it is read again.
 pub(super) const QUEUE_MAX: usize = 1 << 16;
-/// So many bytes that wait make a burst.
+/// Bytes in the queue that make a burst due.
 const BURST: u64 = 8 << 20;
 
 /// The objects that wait for a drive.

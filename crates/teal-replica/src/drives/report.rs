@@ -15,16 +15,16 @@ use teal_types::{BLOCK, CommitSeq, Energy, FileType, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::Volume;
 
-/// How a drive that is attached stands.
+/// The state of an attached drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveStatus {
     /// Its number in the volume.
     pub device: u32,
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// The place of the drive.
     pub place: String,
-    /// What is to be remembered of it, to attach it again while the server is away.
+    /// The facts to remember, so that it can be attached again while the server is away.
     pub known: KnownDrive,
     /// Bytes that content can take on it, and that are free.
     pub room: (u64, u64),
@@ -37,22 +37,22 @@ pub struct DriveStatus {
     pub queued: (u64, u64),
     /// Files with affinity that found no room on it, and how many bytes of them.
     pub short: (u64, u64),
-    /// It has not come back from what it was asked.
+    /// Is true while the drive has not answered a request in time.
     pub is_late: bool,
     /// The server has heard of its attachment here.
     pub is_told: bool,
-    /// What has passed between it and this client, by name.
+    /// Counters of the traffic between the drive and this client, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
 
-/// What reading a block costs, as predicted.
+/// The predicted cost of reading a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadPrice {
-    /// How long it takes.
+    /// The time it takes.
     pub latency: Duration,
-    /// Whether that was measured; otherwise it is of the drive's profile.
+    /// Is true if the time was measured; otherwise it comes from the drive's profile.
     pub is_measured: bool,
-    /// What the machine and the source draw meanwhile, modelled.
+    /// The energy that machine and source draw meanwhile, modelled.
     pub energy: Energy,
     /// Both, by the priority: billionths of weighted seconds and joules.
     pub cost: u128,
@@ -70,29 +70,29 @@ impl ReadPrice {
     }
 }
 
-/// What a source has of an object.
+/// The content that a source has of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceStatus {
     /// Its name.
     pub name: String,
     /// The commit whose content it has, if it has any.
     pub data_seq: Option<CommitSeq>,
-    /// How many bytes of it.
+    /// The bytes that it has.
     pub bytes: u64,
-    /// What reading its first block would cost, as far as known.
+    /// The predicted cost of reading its first block, as far as known.
     pub price: Option<ReadPrice>,
-    /// Why it is not, or is, read now.
+    /// The reason for which it is, or is not, read now.
     pub why: &'static str,
 }
 
-/// Where an object's content is.
+/// The places of an object's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentLocations {
     /// Its path.
     pub path: String,
     /// Bytes; of a directory those of all files below it that are known here.
     pub size: u64,
-    /// It is always here, because this is pinned.
+    /// The pinned path that keeps it here, if there is one.
     pub pinned: Option<String>,
     /// Sources, in the order in which they would be asked.
     pub sources: Vec<SourceStatus>,
@@ -182,7 +182,7 @@ struct SourceSurvey {
     /// The commit whose content is missing here, if some is.
     data_seq: Option<CommitSeq>,
     weights: CostWeights,
-    /// Whether the next source that has the content is the one that is read next.
+    /// Is true until a source that has the content was found: that one is read next.
     is_next: bool,
 }
 

@@ -76,7 +76,8 @@ impl AttachedDrives {
         Some(words)
     }
 
-    /// What the server says of all drives.
+    /// Compares the attached drives with the server's notes, and detaches those that it knows
+    /// elsewhere.
     pub(super) fn compare_with_server(&self, ours: ReplicaNo, notes: &[DeviceNote]) {
         for attached in self.attached_drives() {
             // A burst under way has looked itself.

@@ -29,6 +29,12 @@ fn a_flush_at_work_alone_acknowledges_its_batch() {
     replica.flush_upstream().unwrap_err();
     wire.cut(false);
     client.create(&CALLER, ROOT, b"two", 0o600, true).unwrap();
+    let commits = || {
+        let status = replica.upstream_status().unwrap();
+        let found = status.counts.iter().find(|(name, _)| *name == "batches");
+        found.expect("batches are counted").1
+    };
+    let before = commits();
     let puller = Arc::new(Mutex::new(None));
     let (of_use, of_thread) = (Arc::downgrade(&client), Arc::clone(&puller));
     wire.set_meanwhile(Some(Box::new(move |request| {
@@ -58,6 +64,7 @@ fn a_flush_at_work_alone_acknowledges_its_batch() {
     thread.join().unwrap().unwrap();
     let status = replica.upstream_status().unwrap();
     assert_eq!(status.only_here, 0, "{status:?}");
+    assert_eq!(commits() - before, 2, "each batch is acknowledged once");
     let server = world.server();
     let peer = wire.peer();
     let reply = server.handle(

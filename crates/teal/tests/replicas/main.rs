@@ -69,6 +69,26 @@ fn explore(stage: Stage) {
     );
 }
 
+/// Lives that once lost something or met a conflict with themselves, each with a cause of its own.
+#[test]
+fn lives_that_once_failed_do_not_fail_again() {
+    let lives = [
+        // Content settled ahead of a position that a fault kept back.
+        (Stage::Faults, 708),
+        // Unsent changes that were compared with a restored server.
+        (Stage::CopiesRestored, 582),
+        // A held file whose number the copy of the store had given to another file.
+        (Stage::Copies, 873),
+        (Stage::CopiesRestored, 179),
+        (Stage::CopiesRestored, 675),
+        // Damage on a drive that no read had met.
+        (Stage::Drives, 186),
+    ];
+    for (stage, seed) in lives {
+        attempt(stage, seed, false).unwrap();
+    }
+}
+
 #[test]
 fn machines_that_take_turns_never_meet_a_conflict_and_agree() {
     explore(Stage::Turns);
