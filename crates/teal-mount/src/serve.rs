@@ -1,26 +1,25 @@
 //! Serves each request by calls of the file system.
 
+mod content;
+
 use crate::VolumeMount;
 use crate::convert::{
     node_generation, to_caller, to_creator, to_errno, to_object, to_setattr_request, until_full,
 };
-use rustix::fs::{FallocateFlags, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use std::time::Duration;
 use teal_fuse::{
     Delivery, DirBuffer, FuseOperation, Handle, KernelRequest, LookupEntry, NodeId, OpenFlags,
     ReplySender, RequestHandler, RequestHeader, StatfsReply,
 };
-use teal_posix::{FallocateMode, FsError, Moment, RenameMode, SeekTarget, WriteFlags, XattrMode};
-use teal_types::{Attr, FileType};
+use teal_posix::{FsError, Moment, RenameMode, XattrMode};
+use teal_types::{Attr, FileType, ObjectNo};
 
 /// Nothing times out: only this mount changes the volume.
 const EVER: Duration = Duration::MAX;
 /// No open file has a handle of its own.
 const NO_HANDLE: Handle = Handle::new(0);
-const SEEK_DATA: u32 = 3;
-/// Pieces the kernel takes in one answer, less the header.
-const PIECES_MAX: usize = 1023;
 
 impl RequestHandler for VolumeMount {
     fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
@@ -70,17 +69,11 @@ impl RequestHandler for VolumeMount {
             }
             // The kernel keeps content and attributes that it was given: changes since must reach
             // it.
-            FuseOperation::Read { .. } => {
-                self.serve_content(&header, &request.operation, reply);
-                return self
-                    .file_system
-                    .note_given(&[to_object(header.node)], since);
+            FuseOperation::Read { offset, size, .. } => {
+                return self.serve_read(&header, (offset, size), since, reply);
             }
             FuseOperation::Getattr { .. } | FuseOperation::Statx { .. } => {
-                self.serve_attributes(&header, &request.operation, reply);
-                return self
-                    .file_system
-                    .note_given(&[to_object(header.node)], since);
+                return self.serve_getattr(&header, &request.operation, since, reply);
             }
             FuseOperation::Write { .. }
             | FuseOperation::Fallocate { .. }
@@ -129,14 +122,23 @@ impl VolumeMount {
         }
     }
 
+    /// Sends an answer with attributes or content of these objects to a request that began at
+    /// `since`.
+    fn answer_given(&self, objects: &[ObjectNo], since: Moment, send: impl FnOnce()) {
+        self.file_system.note_given(objects, since);
+        send();
+        self.file_system.recall_outdated(objects, since);
+    }
+
     /// Answers with an object, which the file system has counted once for the kernel.
     fn reply_entry(&self, found: Result<Attr, FsError>, since: Moment, reply: ReplySender) {
         match found {
-            Ok(attr) => match reply.send_entry(&self.to_entry(&attr)) {
-                Delivery::Delivered => self.file_system.note_given(&[attr.object], since),
+            Ok(attr) => self.answer_given(&[attr.object], since, || {
                 // The kernel does not hold the lookup, and will not give it back.
-                Delivery::Lost => self.file_system.release(attr.object, 1),
-            },
+                if reply.send_entry(&self.to_entry(&attr)) == Delivery::Lost {
+                    self.file_system.release(attr.object, 1);
+                }
+            }),
             Err(error) => reply.send_error(to_errno(&error)),
         }
     }
@@ -335,103 +337,29 @@ impl VolumeMount {
                         &e.name,
                     ))
                 });
-        match listed {
-            Ok(()) => reply.send_directory(&buffer),
-            Err(error) => return reply.send_error(to_errno(&error)),
+        if let Err(error) = listed {
+            return reply.send_error(to_errno(&error));
         }
-        self.file_system.note_given(&given, since);
+        self.answer_given(&given, since, || reply.send_directory(&buffer));
     }
 
-    /// Serves operations on content.
-    fn serve_content(
+    /// Serves a question for attributes.
+    fn serve_getattr(
         &self,
         header: &RequestHeader,
         operation: &FuseOperation<'_>,
+        since: Moment,
         reply: ReplySender,
     ) {
-        let (file_system, no) = (&self.file_system, to_object(header.node));
-        match *operation {
-            FuseOperation::Read { offset, size, .. } => {
-                file_system.read_then(no, offset, size as usize, |read| match read {
-                    Ok(parts) => match &parts.pieces()[..] {
-                        // Not copied: the kernel gathers the pieces. Only very scattered content is
-                        // put together first.
-                        pieces if pieces.len() <= PIECES_MAX => reply.send_data_vectored(pieces),
-                        pieces => reply.send_data(&pieces.concat()),
-                    },
-                    Err(error) => reply.send_error(to_errno(&error)),
-                });
-            }
-            FuseOperation::Write {
-                offset,
-                data,
-                kill_suidgid,
-                flags,
-                cached,
-                ..
-            } => {
-                // The kernel takes the size it holds for the end. It does not say of single writes
-                // that they append, or do not (RWF_APPEND, RWF_NOAPPEND): only their offset tells.
-                // Writes out of its cache have their place.
-                let asks_for_end = flags.contains(OFlags::APPEND) && !cached;
-                let flags = WriteFlags {
-                    asks_for_end,
-                    kill_suidgid,
-                    ..WriteFlags::default()
-                };
-                match file_system.write(no, offset, data, flags) {
-                    Ok(count) => reply.send_written(count as u32),
-                    Err(error) => reply.send_error(to_errno(&error)),
-                }
-            }
-            FuseOperation::Fallocate {
-                offset,
-                length,
-                mode,
-                ..
-            } => {
-                let mode = FallocateMode::from_flags(FallocateFlags::bits(&mode));
-                Self::reply_done(
-                    mode.and_then(|mode| file_system.fallocate(no, mode, offset, length)),
-                    reply,
-                );
-            }
-            FuseOperation::Lseek { offset, whence, .. } => {
-                // The kernel answers the other kinds of seeking itself.
-                let what = if whence == SEEK_DATA {
-                    SeekTarget::Data
-                } else {
-                    SeekTarget::Hole
-                };
-                match file_system.seek(no, offset, what) {
-                    Ok(at) => reply.send_offset(at),
-                    Err(error) => reply.send_error(to_errno(&error)),
-                }
-            }
-            FuseOperation::CopyFileRange {
-                offset,
-                to_node,
-                to_offset,
-                length,
-                ..
-            } => {
-                // The kernel does not say whether the caller may keep the set-id bits: root may.
-                let flags = WriteFlags {
-                    kill_suidgid: header.uid != 0,
-                    ..WriteFlags::default()
-                };
-                match file_system.copy_file_range(
-                    (no, offset),
-                    (to_object(to_node), to_offset),
-                    length,
-                    flags,
-                ) {
-                    Ok(copied) => reply.send_copied(copied),
-                    Err(error) => reply.send_error(to_errno(&error)),
-                }
-            }
-            _ => reply.send_error(Errno::NOSYS),
-        }
+        let no = to_object(header.node);
+        let attr = match self.file_system.getattr(no) {
+            Ok(attr) => attr,
+            Err(error) => return reply.send_error(to_errno(&error)),
+        };
+        self.answer_given(&[no], since, || match operation {
+            FuseOperation::Statx { .. } => reply.send_statx(&attr, self.attr_ttl(&attr)),
+            _ => reply.send_attr(&attr, self.attr_ttl(&attr)),
+        });
     }
 
     /// Serves operations on attributes, and all others.
@@ -443,14 +371,9 @@ impl VolumeMount {
     ) {
         let (file_system, no) = (&self.file_system, to_object(header.node));
         match operation {
-            FuseOperation::Getattr { .. } => self.reply_attr(file_system.getattr(no), reply),
             FuseOperation::Setattr(set) => {
                 self.reply_attr(file_system.setattr(no, &to_setattr_request(set)), reply)
             }
-            FuseOperation::Statx { .. } => match file_system.getattr(no) {
-                Ok(attr) => reply.send_statx(&attr, self.attr_ttl(&attr)),
-                Err(error) => reply.send_error(to_errno(&error)),
-            },
             FuseOperation::Readlink => Self::reply_data(file_system.readlink(no), reply),
             // The last request of a mount on a block device: `umount` waits for its answer.
             FuseOperation::Fsync { .. }

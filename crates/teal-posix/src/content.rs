@@ -323,13 +323,22 @@ impl FileSystem {
         self.volume.stale_files().current_moment()
     }
 
-    /// Notes that the kernel was given attributes or content of these objects, by the answer to a
-    /// request that began at `since`.
+    /// Notes that the kernel is about to be given attributes or content of these objects, by the
+    /// answer to a request that began at `since`. Called before the answer is sent: a program that
+    /// has it may write at once, and that write is based on it.
     pub fn note_given(&self, objects: &[ObjectNo], since: Moment) {
         for no in objects {
-            // The answer was older than a replacement that the kernel has heard of: it must forget
-            // it.
-            if self.volume.stale_files().note_given(*no, since)
+            self.volume.stale_files().note_given(*no, since);
+        }
+    }
+
+    /// Has the kernel forget what it was given of these objects, by the answer to a request that
+    /// began at `since`, where it may be an older state than the one that is here. Called after
+    /// the answer is sent: the kernel can forget only what it has.
+    pub fn recall_outdated(&self, objects: &[ObjectNo], since: Moment) {
+        for no in objects {
+            // The kernel has heard of the replacement already, before the answer came.
+            if self.volume.stale_files().was_replaced_after(*no, since)
                 && let Ok(attr) = self.store().attr(*no)
             {
                 self.volume.invalidations().content_changed(*no, attr.size);

@@ -216,25 +216,30 @@ impl StaleFiles {
         }
     }
 
-    /// Notes that the kernel was given attributes or content of the file by the answer to a request
-    /// that began at `since`. Returns whether they may have been of a state that is not here any
-    /// more.
+    /// Notes that the kernel is about to be given attributes or content of the file, by the answer
+    /// to a request that began at `since`. An answer that may be older than what is here changes
+    /// nothing.
     ///
     /// The kernel drops a size that comes after it was told of a change, and which of two it holds
     /// then cannot be known: the sizes stay listed.
-    pub fn note_given(&self, no: ObjectNo, since: Moment) -> bool {
+    pub fn note_given(&self, no: ObjectNo, since: Moment) {
         let Some(mut listed) = self.lock_list() else {
-            return false;
+            return;
         };
-        let Some(file) = listed.files.get_mut(&no) else {
-            return false;
-        };
-        // The answer began before the replacement, and may have shown old content.
-        if since < file.replaced {
-            return true;
+        if let Some(file) = listed.files.get_mut(&no)
+            && file.replaced <= since
+        {
+            file.given = None;
         }
-        file.given = None;
-        false
+    }
+
+    /// Returns whether the content of a listed file was replaced after `since`: what a request of
+    /// that moment was answered may be an older state.
+    pub fn was_replaced_after(&self, no: ObjectNo, since: Moment) -> bool {
+        self.lock_list().is_some_and(|listed| {
+            let file = listed.files.get(&no);
+            file.is_some_and(|file| since < file.replaced)
+        })
     }
 
     /// Removes a file from the list: the kernel has forgotten it, or was given its size in the

@@ -73,43 +73,28 @@ fn fs_mark_runs_with_every_way_to_sync() {
             "fs_mark is not installed; `cargo xtask test` installs it",
         );
     }
-    let (files, loops) = if is_long() {
-        ("5000", "10")
-    } else {
-        ("100", "2")
-    };
+    let (files, loops) = if is_long() { (5000, 10) } else { (100, 2) };
     let copy = m.world().path("copy");
     for (number, method) in METHODS.iter().enumerate() {
         let dir = m.path(number.to_string());
         std::fs::create_dir(&dir).unwrap();
         let mut command = Command::new("fs_mark");
-        // Paths of forty bytes are too long for it.
-        let number = number.to_string();
-        command.args([
-            "-k",
-            "-s",
-            "5000",
-            "-t",
-            "4",
-            "-n",
-            files,
-            "-L",
-            loops,
-            "-l",
-            "/dev/null",
-            "-S",
-            &number,
-        ]);
-        run_program(
-            m.world()
-                .furnish(&mut command)
-                .args(["-d", &format!("./{number}")])
-                .current_dir(m.point()),
-        )
-        .expect_success();
-        let made = std::fs::read_dir(&dir).unwrap().count();
-        let want = 4 * files.parse::<usize>().unwrap() * loops.parse::<usize>().unwrap();
-        assert_eq!(made, want, "{method}");
+        command.args(["-k", "-l", "/dev/null", "-s", "5000", "-t", "4"]);
+        command.args(["-n", &files.to_string(), "-L", &loops.to_string()]);
+        command.args(["-S", &number.to_string()]);
+        // A directory for each thread: it takes the microsecond at which a thread begins for the
+        // seed of the thread's file names, and two may begin in one.
+        let dirs: Vec<_> = (0..4).map(|thread| format!("{number}/{thread}")).collect();
+        for dir in &dirs {
+            std::fs::create_dir(m.path(dir)).unwrap();
+            // Paths of forty bytes are too long for it.
+            command.args(["-d", &format!("./{dir}")]);
+        }
+        run_program(m.world().furnish(&mut command).current_dir(m.point())).expect_success();
+        for dir in dirs {
+            let made = std::fs::read_dir(m.path(&dir)).unwrap().count();
+            assert_eq!(made, files * loops, "{method}: {dir}");
+        }
     }
     run_program(Command::new("cp").arg("-a").arg(m.point()).arg(&copy)).expect_success();
     // The methods that synced every file left nothing to lose, the others something to commit.

@@ -66,15 +66,17 @@ fn a_kernel_that_was_told_of_the_new_size_does_not_append_at_the_old_one() {
 #[test]
 fn what_is_given_after_the_change_is_the_base_from_then_on() {
     let stale = grown();
+    stale.note_given(FILE, Moment(0));
     assert!(
-        stale.note_given(FILE, Moment(0)),
+        stale.was_replaced_after(FILE, Moment(0)),
         "the answer may be of before"
     );
     assert_eq!(
         stale.place_write(FILE, 2, 10, false),
         WritePlacement::Offset(Some(seq(2)))
     );
-    assert!(!stale.note_given(FILE, stale.current_moment()));
+    stale.note_given(FILE, stale.current_moment());
+    assert!(!stale.was_replaced_after(FILE, stale.current_moment()));
     assert_eq!(
         stale.place_write(FILE, 2, 10, false),
         WritePlacement::Offset(None)

@@ -2,6 +2,7 @@
 //! decides where its bytes go.
 
 mod many;
+mod seen;
 
 use crate::support::{
     Mounted, Nas, converge, end, find_program, flush, is_long, join, let_pass, wait_until,
@@ -318,25 +319,6 @@ fn a_copy_to_an_end_that_has_moved_replaces_nothing_unseen() {
         "{files:?}"
     );
     end(vec![pair.laptop, pair.nas.0]);
-}
-
-#[test]
-fn what_was_read_again_is_the_base_of_what_is_written_then() {
-    let test = "what_was_read_again_is_the_base_of_what_is_written_then";
-    let Some(pair) = Pair::new(test) else { return };
-    let log = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(pair.laptop.path("log"))
-        .unwrap();
-    assert_eq!(pair.log(), "base\n");
-    pair.appended_elsewhere("nas 0\n");
-    let mut seen = [0; 11];
-    log.read_exact_at(&mut seen, 0).unwrap();
-    assert_eq!(&seen, b"base\nnas 0\n");
-    log.write_all_at(b"LAP", 5).unwrap();
-    drop(log);
-    pair.ends_with(&["base\nLAP 0\n"]);
 }
 
 /// A program in Python, for what has no safe form here; it does one thing for each line it is sent.

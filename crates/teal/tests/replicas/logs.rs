@@ -228,6 +228,7 @@ impl Steps<'_> {
         let size = self.client.getattr(no)?.size;
         self.client.note_given(&[no], since);
         self.hand.kernel.give(no, size);
+        self.client.recall_outdated(&[no], since);
         Ok(size)
     }
 
