@@ -5,6 +5,9 @@
 #[path = "support/support.rs"]
 mod support;
 
+#[path = "sync/contained.rs"]
+mod contained;
+
 use std::path::Path;
 use support::{Mounted, PATIENCE, PrivateMounts, World, has_loop_devices, wait_until};
 
@@ -133,88 +136,6 @@ fn a_store_on_a_block_device_is_mounted_on_it() {
     private
         .run(script, &[Path::new(env!("CARGO_BIN_EXE_teal"))])
         .expect_success();
-}
-
-/// The ways in which a daemon comes to live in a mount namespace that ends with it, and the
-/// commands that make them.
-const NAMESPACES: &[(&str, &str)] = &[
-    ("a mount namespace", "unshare --mount sh -e -c"),
-    (
-        "a process namespace, too",
-        "unshare --mount --pid --fork sh -e -c",
-    ),
-    (
-        "a process namespace with its own /proc",
-        "unshare --mount --pid --fork --mount-proc sh -e -c",
-    ),
-    (
-        "as in a container",
-        "unshare --mount --pid --fork --ipc --uts --net --cgroup sh -e -c 'mount --rbind / root; \
-         mount -t proc proc root/proc; cd root; exec chroot . sh -e -c \"$0\" \"$@\"'",
-    ),
-];
-
-#[test]
-fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
-    let test = "a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind";
-    let Some(world) = World::new(test) else {
-        return;
-    };
-    if PrivateMounts::new(&world).is_none() {
-        return teal_testkit::skip_test(test, "mount namespaces cannot be made here");
-    }
-    let store = world.store("store.teal", "64M");
-    for dir in ["point", "root"] {
-        std::fs::create_dir(world.path(dir)).unwrap();
-    }
-    for (n, (what, command)) in NAMESPACES.iter().enumerate() {
-        // The namespace's first process kills the daemon, and all else in it, with its own end. On
-        // a device it would get stuck: not even tried.
-        let script = r#"
-            dir="${1%/}"; teal="$2"; store="$3"; n="$4"; point="$dir/point"
-            "$teal" mount "$store" "$point"
-            grep -q " $point fuse.teal " /proc/self/mounts
-            "$teal" status "$point" | grep -q "do not reach this volume"
-            "$teal" status --json "$point" | grep -q "\"syncfs\": false"
-            echo content > "$point/f$n"; sync "$point/f$n"
-            pid=$("$teal" status --json "$point" | sed -n "s/.*\"pid\": *\([0-9]*\).*/\1/p")
-            kill -9 "$pid"; echo "$pid"
-        "#;
-        let whole = format!(r#"cd "$1"; {command} "$0" sh "$@""#);
-        let mut shell = std::process::Command::new("sh");
-        let number = n.to_string();
-        let args = [
-            world.path(""),
-            env!("CARGO_BIN_EXE_teal").into(),
-            store.clone(),
-            number.into(),
-        ];
-        shell.args(["-e", "-c", &whole, script]).args(args);
-        let said = support::run_program(world.furnish(&mut shell)).expect_success();
-        // A namespace of processes has ended only when all in it are dead. Elsewhere the number is
-        // the daemon's here, too.
-        let daemon = Path::new("/proc").join(said.trim());
-        assert!(
-            n > 0 || wait_until(PATIENCE, || !daemon.exists()),
-            "{what}: {} does not die",
-            daemon.display()
-        );
-        let mut m = Mounted::on(World::new(test).unwrap(), store.clone());
-        assert_eq!(
-            kind_of(m.point()),
-            "fuseblk.teal",
-            "here, in the first namespace"
-        );
-        for done in 0..=n {
-            assert_eq!(
-                std::fs::read(m.path(format!("f{done}"))).unwrap(),
-                b"content\n",
-                "{what}"
-            );
-        }
-        m.down();
-        m.check();
-    }
 }
 
 #[test]

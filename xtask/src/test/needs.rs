@@ -23,6 +23,7 @@ const PACKAGES: &[&str] = &[
     "postgresql",
     "procps",
     "reiserfsprogs",
+    "runc",
     "sqlite3",
     "stress-ng",
     "user-mode-linux",
