@@ -173,7 +173,7 @@ impl Replica {
         }
     }
 
-    fn path_of_link(&self, link: &HardLink) -> String {
+    pub(crate) fn path_of_link(&self, link: &HardLink) -> String {
         match self.store().path_of(link.dir) {
             root if root == "/" => format!("/{}", link.name),
             dir => format!("{dir}/{}", link.name),

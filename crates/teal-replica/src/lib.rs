@@ -85,6 +85,7 @@ mod status;
 mod stuck;
 mod tails;
 mod trail;
+mod unresolved;
 
 pub use drives::{
     AffineObject, ContentLocations, DriveRefused, DriveStatus, KnownDrive, KnownDrives, NewDrive,
@@ -95,6 +96,7 @@ pub use options::UpstreamOptions;
 pub use pin_set::{FreedContent, PinRefused, PinStatus, PinSummary};
 pub use status::{ServerConnection, UnsentTotals, UpstreamStatus};
 pub use stuck::{StuckDirection, StuckObject};
+pub use unresolved::UnresolvedConflict;
 
 pub(crate) use error::{SyncError, unexpected};
 pub(crate) use identity::ReplicaIdentity;

@@ -1,9 +1,9 @@
 //! The state of the replica for people: the unsent changes, the connection, the counters.
 
 use super::reach::Reach;
-use super::{PinStatus, Replica, StuckObject, SyncError, unexpected};
+use super::{PinStatus, Replica, StuckObject};
 use std::time::Duration;
-use teal_proto::{ClientRequest, ConflictNote, REQUEST_KINDS, ServerReply};
+use teal_proto::REQUEST_KINDS;
 use teal_types::{Author, CommitSeq, ObjectNo};
 use teal_volume::FsError;
 
@@ -124,42 +124,6 @@ impl Replica {
             bytes,
             announcing: identity.announce != 0 || identity.offer != 0,
         })
-    }
-
-    /// Returns the conflicts of the volume that are not resolved.
-    ///
-    /// # Errors
-    /// [`FsError::Unreachable`].
-    pub fn unresolved_conflicts(&self) -> Result<Vec<ConflictNote>, FsError> {
-        self.connect()?;
-        let mut found: Vec<ConflictNote> = Vec::new();
-        loop {
-            // A page at a time, in the order of the numbers.
-            let after = found.last().map_or(0, |note| note.id);
-            let asked = self
-                .ask_server(&ClientRequest::Conflicts { after })
-                .map_err(SyncError::from)?;
-            match asked {
-                ServerReply::Conflicts(more) if more.is_empty() => return Ok(found),
-                ServerReply::Conflicts(more) => found.extend(more),
-                _ => return Err(SyncError::from(unexpected("to conflicts")).into()),
-            }
-        }
-    }
-
-    /// Settles a conflict: it is not shown any more.
-    ///
-    /// # Errors
-    /// As [`unresolved_conflicts`](Self::unresolved_conflicts), or what stood in the way of a flush before.
-    pub fn resolve_conflict(&self, conflict: u64) -> Result<(), FsError> {
-        match self.flush_upstream() {
-            // Stuck objects do not keep a conflict from being resolved.
-            Ok(()) | Err(FsError::Stuck(_)) => {}
-            Err(e) => return Err(e),
-        }
-        self.ask_server(&ClientRequest::Resolve { conflict })
-            .map_err(SyncError::from)?;
-        Ok(())
     }
 
     /// Returns how many objects the server lacks something of, and how many bytes of content.

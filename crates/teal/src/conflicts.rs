@@ -57,22 +57,18 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
                 let copy = if conflict.copy_path.is_empty() {
                     String::new()
                 } else {
-                    format!(" and {}", conflict.copy_path)
+                    format!(" and {}", shown_later(conflict))
                 };
-                say!(
-                    "{:>4}  {}  {}{copy}",
-                    conflict.id,
-                    conflict.kind,
-                    conflict.path
-                );
+                let first = shown_first(conflict);
+                say!("{:>4}  {}  {first}{copy}", conflict.id, conflict.kind);
             }
         }
         ConflictsCommand::Show { id, dir } => {
             let conflict = find_conflict(&paths::mount_point_for(dir)?, id)?;
             say!("conflict {id}: {}", conflict.kind);
-            say!("  first    {}", conflict.path);
+            say!("  first    {}", shown_first(&conflict));
             if !conflict.copy_path.is_empty() {
-                say!("  later    {}", conflict.copy_path);
+                say!("  later    {}", shown_later(&conflict));
             }
             say!("  device   {} ({} UTC)", conflict.device, conflict.time);
             if !conflict.lost.is_empty() {
@@ -94,18 +90,50 @@ pub(crate) fn run_conflicts(what: ConflictsCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes the state of a conflict that is not to be kept.
+/// Returns where the first state lies, or lay.
+fn shown_first(conflict: &ConflictShown) -> String {
+    match (&*conflict.path, conflict.is_removed) {
+        ("", _) => "a file that was removed".to_owned(),
+        (path, true) => format!("{path} (removed)"),
+        (path, false) => path.to_owned(),
+    }
+}
+
+/// Returns where the later state lies, or lay.
+fn shown_later(conflict: &ConflictShown) -> String {
+    if conflict.is_copy_removed {
+        format!("{} (removed)", conflict.copy_path)
+    } else {
+        conflict.copy_path.clone()
+    }
+}
+
+/// Removes the state of a conflict that is not to be kept. Never removes the last one.
 fn keep_states(dir: &Path, conflict: &ConflictShown, keep: ConflictKeep) -> Result<()> {
     let first = path_under(dir, &conflict.path);
     let later = path_under(dir, &conflict.copy_path);
-    match (keep, conflict.copy_path.is_empty()) {
-        (ConflictKeep::Both, _) | (ConflictKeep::First, true) => Ok(()),
-        (ConflictKeep::Later, true) => bail!(
+    let has_copy = !conflict.copy_path.is_empty();
+    match keep {
+        ConflictKeep::Both => Ok(()),
+        ConflictKeep::Later if !has_copy => bail!(
             "the later state is not a file of its own: {}",
             conflict.lost
         ),
-        (ConflictKeep::First, false) => remove_path(&later),
-        (ConflictKeep::Later, false) => std::fs::rename(&later, &first)
+        // What was removed needs no removing, and nothing is left to choose from.
+        ConflictKeep::First if !has_copy || conflict.is_copy_removed => Ok(()),
+        ConflictKeep::Later if conflict.is_removed => Ok(()),
+        ConflictKeep::First if conflict.is_removed => bail!(
+            "the first state was removed, and {} is the only one left: say `--keep later` or \
+             `--keep both`",
+            conflict.copy_path
+        ),
+        ConflictKeep::Later if conflict.is_copy_removed => bail!(
+            "the later state was removed, and {} is the only one left: say `--keep first` or \
+             `--keep both`",
+            conflict.path
+        ),
+        ConflictKeep::First => remove_path(&later),
+        ConflictKeep::Later => std::fs::rename(&later, &first)
             .with_context(|| format!("moving {} to {}", later.display(), first.display())),
     }
 }

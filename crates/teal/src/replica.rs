@@ -383,13 +383,16 @@ pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> 
     let found = replica.unresolved_conflicts()?;
     Ok(found
         .into_iter()
-        .map(|note| ConflictShown {
+        .map(|conflict| (conflict.is_removed, conflict.is_copy_removed, conflict.note))
+        .map(|(is_removed, is_copy_removed, note)| ConflictShown {
             id: note.id,
             kind: kind(note.kind).to_owned(),
             device: note.device,
             time: teal_command::say::date_and_time(note.time),
             path: note.path,
+            is_removed,
             copy_path: note.copy_path,
+            is_copy_removed,
             lost: note.lost,
         })
         .collect())

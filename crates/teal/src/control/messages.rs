@@ -263,8 +263,12 @@ pub(crate) struct ConflictShown {
     pub(crate) kind: String,
     pub(crate) device: String,
     pub(crate) time: String,
+    /// The last path of the first state; empty where none is known.
     pub(crate) path: String,
+    pub(crate) is_removed: bool,
+    /// The last path of the later state; empty where it is no file.
     pub(crate) copy_path: String,
+    pub(crate) is_copy_removed: bool,
     pub(crate) lost: String,
 }
 

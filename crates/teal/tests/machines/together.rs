@@ -257,3 +257,78 @@ fn lines_that_two_machines_append_are_in_one_file_and_what_is_no_lines_is_beside
     assert_eq!(fs::read_to_string(laptop.path("log/log")).unwrap(), all);
     end(vec![laptop, nas.0]);
 }
+
+#[test]
+fn a_conflict_whose_files_are_gone_is_shown_by_their_last_paths() {
+    let test = "a_conflict_whose_files_are_gone_is_shown_by_their_last_paths";
+    let cases = ["first", "later", "both", "dir"];
+    let Some(mut nas) = Nas::of(test, |root| {
+        for case in cases {
+            fs::create_dir(root.join(case)).unwrap();
+            fs::write(root.join(case).join("report.txt"), "as it was").unwrap();
+        }
+    }) else {
+        return;
+    };
+    let mut laptop = join(test, &nas.serve());
+    converge(&nas.0, &laptop);
+    let away = Away::goes(&mut laptop);
+    for case in cases {
+        save(&nas.0.path(case).join("report.txt"), b"of the nas");
+        edit(&laptop.path(case).join("report.txt"), b"EDITED");
+    }
+    nas.flush();
+    away.returns(&mut laptop);
+    converge(&nas.0, &laptop);
+    let numbers = cases.map(|case| {
+        let copy = copy_beside(&laptop.path(case), "report.txt");
+        (shown(&laptop, &format!("{case}/report.txt"), &copy), copy)
+    });
+    for (case, (_, copy)) in cases.iter().zip(&numbers) {
+        if *case != "later" {
+            fs::remove_file(laptop.path(case).join("report.txt")).unwrap();
+        }
+        if *case != "first" {
+            fs::remove_file(copy).unwrap();
+        }
+    }
+    fs::remove_dir(laptop.path("dir")).unwrap();
+    converge(&nas.0, &laptop);
+    let conflicts = |m: &Mounted, args: &[&str]| {
+        let dir = m.point().to_str().unwrap();
+        let args = [&["conflicts"], args, &[dir]].concat();
+        m.world().teal(&args)
+    };
+    for m in [&nas.0, &laptop] {
+        let said = conflicts(m, &["ls"]).expect_success();
+        for words in [
+            "/first/report.txt (removed) and /first/report (conflict laptop ",
+            "/later/report.txt and /later/report (conflict laptop ",
+            "/both/report.txt (removed) and /both/report (conflict laptop ",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        // Three copies and three files were removed.
+        assert_eq!(said.matches("(removed)").count(), 6, "{said}");
+    }
+    let [first, later, both, dir] = numbers.map(|(number, _)| number);
+    // The only state that is left is never removed.
+    let said = conflicts(&laptop, &["resolve", &first, "--keep", "first"]).expect_refusal();
+    assert!(said.contains("the only one left"), "{said}");
+    let said = conflicts(&laptop, &["resolve", &later, "--keep", "later"]).expect_refusal();
+    assert!(said.contains("the only one left"), "{said}");
+    for (number, keep) in [
+        (first, "later"),
+        (later, "first"),
+        (both, "later"),
+        (dir, "first"),
+    ] {
+        conflicts(&laptop, &["resolve", &number, "--keep", keep]).expect_success();
+    }
+    let said = conflicts(&laptop, &["ls"]).expect_success();
+    assert!(said.contains("no conflicts"), "{said}");
+    assert_eq!(names(&laptop.path("first")).len(), 1);
+    assert_eq!(names(&laptop.path("later")), ["report.txt"]);
+    assert!(names(&laptop.path("both")).is_empty());
+    end(vec![laptop, nas.0]);
+}

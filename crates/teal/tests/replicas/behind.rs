@@ -42,7 +42,7 @@ fn a_change_made_without_having_seen_anothers_meets_it_as_a_conflict() {
         assert_eq!(client.getxattr(file, b"user.l1").unwrap(), [1; 60_000]);
         let conflicts = client.replica().unwrap().unresolved_conflicts().unwrap();
         assert!(
-            conflicts.len() == 1 && conflicts[0].lost.contains("user.n = mine"),
+            conflicts.len() == 1 && conflicts[0].note.lost.contains("user.n = mine"),
             "{conflicts:?}"
         );
     }
