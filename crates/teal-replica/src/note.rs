@@ -145,6 +145,13 @@ impl UnsentComponents {
             // The end of the file is known again at the next cut.
             tail.to = u64::MAX;
         }
+        if self.created {
+            // All of a new object is sent: what was noted of its components while it was in flight
+            // is not kept up to date from here on.
+            self.attributes = None;
+            self.data = None;
+            self.xattrs.clear();
+        }
     }
 }
 

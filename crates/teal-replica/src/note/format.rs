@@ -48,6 +48,7 @@ impl ObjectNote {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
+        self.check();
         // The order of the parts is that of the bits.
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(!self.dirty.is_empty(), DIRTY)

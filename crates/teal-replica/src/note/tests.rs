@@ -198,6 +198,28 @@ fn what_did_not_arrive_is_pending_with_its_first_base() {
 }
 
 #[test]
+fn what_was_noted_of_a_new_object_on_its_way_is_forgotten_with_the_batch_that_did_not_arrive() {
+    let mut part = UnsentComponents {
+        attributes: Some(CommitSeq::new(15)),
+        data: Some(DirtyContent {
+            base: CommitSeq::new(15),
+            least_size: u64::MAX,
+            ranges: ByteRanges::default(),
+            tail: Some(AppendedTail::open(7296, 7296)),
+        }),
+        xattrs: vec![(b"user.n".to_vec(), CommitSeq::new(15))],
+        ..UnsentComponents::default()
+    };
+    let new = UnsentComponents {
+        created: true,
+        ..UnsentComponents::default()
+    };
+    part.take_back(new.clone());
+    // A file that is cut from here on is sent as it is then; nothing speaks of a tail any more.
+    assert_eq!(part, new);
+}
+
+#[test]
 fn tails_that_did_not_arrive_are_one_if_both_are() {
     let part = |tail| {
         let data = Some(DirtyContent {
