@@ -126,7 +126,7 @@ impl ChunkStore {
     }
 
     /// Notes that the chunk at this place is damaged: it is not had any more.
-    fn mark_damaged(&self, pack: PackId, entry: &TableEntry) {
+    pub(crate) fn mark_damaged(&self, pack: PackId, entry: &TableEntry) {
         let mut state = self.0.state.write();
         let Some(slot) = state.packs.find_slot(pack) else {
             return;

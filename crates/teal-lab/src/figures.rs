@@ -169,23 +169,21 @@ fn append_gaps(stat: &TraceStatistics, out: &mut Vec<String>) {
     }
 }
 
-/// Returns the figures for programs; times are in nanoseconds.
-pub(crate) fn statistics_json(
-    header: &TraceHeader,
-    stat: &TraceStatistics,
-    ending: &TraceEnding,
-) -> Value {
-    // Times beyond 584 years are cut off.
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let (read, written) = stat.bytes_moved();
-    let pattern = |run: &AccessPattern| {
-        json!({
-            "requests": run.requests,
-            "first": run.first,
-            "sequential": run.sequential,
-        })
-    };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+/// Returns a time in nanoseconds; one beyond 584 years is cut off.
+fn to_nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn pattern_json(run: &AccessPattern) -> Value {
+    json!({
+        "requests": run.requests,
+        "first": run.first,
+        "sequential": run.sequential,
+    })
+}
+
+/// Returns how often each kind of operation was done, by its word.
+fn actions_json(stat: &TraceStatistics) -> serde_json::Map<String, Value> {
     let actions = stat.actions.iter().map(|(word, t)| {
         let value = json!({
             "done": t.done,
@@ -193,17 +191,28 @@ pub(crate) fn statistics_json(
             "unknown": t.unknown,
             "bytes": t.bytes,
             "timed": t.timed,
-            "latency": nanos(t.latency),
+            "latency": to_nanos(t.latency),
         });
         ((*word).to_owned(), value)
     });
+    actions.collect()
+}
+
+/// Returns the figures for programs; times are in nanoseconds.
+pub(crate) fn statistics_json(
+    header: &TraceHeader,
+    stat: &TraceStatistics,
+    ending: &TraceEnding,
+) -> Value {
+    let (read, written) = stat.bytes_moved();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let marks = stat
         .marks
         .iter()
-        .map(|(at, mark)| json!({ "at": nanos(*at), "text": text(mark.as_bytes()) }));
+        .map(|(at, mark)| json!({ "at": to_nanos(*at), "text": text(mark.as_bytes()) }));
     let gaps = stat.gaps.iter().enumerate().map(|(class, gap)| {
-        let below = GAP_LIMITS.get(class).map(|limit| nanos(*limit));
-        json!({ "below": below, "count": gap.count, "total": nanos(gap.total) })
+        let below = GAP_LIMITS.get(class).map(|limit| to_nanos(*limit));
+        json!({ "below": below, "count": gap.count, "total": to_nanos(gap.total) })
     });
     json!({
         "level": level_word(header),
@@ -212,16 +221,16 @@ pub(crate) fn statistics_json(
         "source": text(header.source.as_bytes()),
         "complete": *ending == TraceEnding::Complete,
         "ending": ending.to_string(),
-        "duration": nanos(stat.end.saturating_sub(stat.first.unwrap_or_default())),
+        "duration": to_nanos(stat.end.saturating_sub(stat.first.unwrap_or_default())),
         "objects": stat.object_count(),
         "objects_forgotten": stat.forgot,
         "threads": stat.process_count(),
         "dropped": stat.dropped,
         "bytes_read": read,
         "bytes_written": written,
-        "reads": pattern(&stat.reads),
-        "writes": pattern(&stat.writes),
-        "actions": actions.collect::<serde_json::Map<_, _>>(),
+        "reads": pattern_json(&stat.reads),
+        "writes": pattern_json(&stat.writes),
+        "actions": actions_json(stat),
         "gaps": gaps.collect::<Vec<_>>(),
         "marks": marks.collect::<Vec<_>>(),
     })

@@ -190,30 +190,14 @@ pub(super) fn run_to_end(
 ) -> Result<TestRun> {
     let start = time_since_boot();
     let mark = RunMark::new();
-    let open = course
-        .directories
-        .open
-        .join(format!("{PREFIX}{}", mark.run_number()));
-    std::fs::create_dir(&open).with_context(|| open.display().to_string())?;
-    let places = [open, numbered_dir(&course.directories.large)?];
-    // The directory is like /tmp, since some tests run as another user.
-    std::fs::set_permissions(&places[0], std::fs::Permissions::from_mode(0o1777))?;
+    let places = make_run_dirs(&mark, course)?;
     let beside = course
         .running_lock
         .read()
         .unwrap_or_else(PoisonError::into_inner);
     // The snapshot is taken before the program starts: everything that appears later may be its.
     let look = SystemSnapshot::take_now();
-    command
-        .env(mark.variable(), "1")
-        .env("TMPDIR", &places[0])
-        .env("CARGO_TARGET_TMPDIR", &places[1])
-        // A group of its own: a signal to it does not reach this program.
-        .process_group(0);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    prepare_command(&mut command, &mark, &places);
     let mut child = command
         .spawn()
         .with_context(|| format!("start {name}: {command:?}"))?;
@@ -229,36 +213,20 @@ pub(super) fn run_to_end(
             "\n{name} does not end: killed after {:.1} s",
             (time_since_boot() - start).as_secs_f64()
         ));
-        running
-            .iter()
-            .for_each(|test| hearing.add_note(&format!("running: {test}")));
-        hung::describe_processes(&processes::of_run(&mark, leader))
-            .iter()
-            .for_each(|line| hearing.add_note(line));
+        note_hung_run(&mut hearing, &running, &processes::of_run(&mark, leader));
     }
     let mut left = Vec::new();
     if ended_early.is_none() {
-        left.extend(
-            processes::wait_for_run(&mark, leader, course.grace)
-                .iter()
-                .map(describe_process),
-        );
+        let late = processes::wait_for_run(&mark, leader, course.grace);
+        left.extend(late.iter().map(describe_process));
     }
     // The kernel keeps the processor time of the leader until it is waited for.
     let processor = times::of_process(leader);
     drop(beside);
-    left.extend(kill_rest(
-        &mark,
-        leader,
-        &look,
-        &places,
-        course.running_lock,
-    ));
-    let more = look
-        .clean_since(&places)
-        .into_iter()
-        .filter(|one| !left.contains(one))
-        .collect::<Vec<_>>();
+    let killed = kill_rest(&mark, leader, &look, &places, course.running_lock);
+    left.extend(killed);
+    let mut more = look.clean_since(&places);
+    more.retain(|one| !left.contains(one));
     left.extend(more);
     // The number of the leader may be used again only now. A process that cannot be killed is not
     // waited for.
@@ -281,6 +249,45 @@ pub(super) fn run_to_end(
         leftovers: left,
         processor,
     })
+}
+
+/// Makes the directories of a run: one that all users reach, and a large one.
+fn make_run_dirs(mark: &RunMark, course: RunTerms<'_>) -> Result<[PathBuf; 2]> {
+    let open = course
+        .directories
+        .open
+        .join(format!("{PREFIX}{}", mark.run_number()));
+    std::fs::create_dir(&open).with_context(|| open.display().to_string())?;
+    // The directory is like /tmp, since some tests run as another user.
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o1777))?;
+    Ok([open, numbered_dir(&course.directories.large)?])
+}
+
+/// Gives the command of a run its mark, its directories and its pipes.
+fn prepare_command(command: &mut Command, mark: &RunMark, places: &[PathBuf; 2]) {
+    command
+        .env(mark.variable(), "1")
+        .env("TMPDIR", &places[0])
+        .env("CARGO_TARGET_TMPDIR", &places[1])
+        // A group of its own: a signal to it does not reach this program.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+}
+
+/// Notes in the output which tests and processes of a hung run there were.
+fn note_hung_run(
+    hearing: &mut OutputCollector,
+    running: &BTreeSet<String>,
+    of_run: &[ProcessStat],
+) {
+    for test in running {
+        hearing.add_note(&format!("running: {test}"));
+    }
+    for line in hung::describe_processes(of_run) {
+        hearing.add_note(&line);
+    }
 }
 
 /// A new directory with the shortest name there is: the paths of sockets have a limit, and tests

@@ -233,11 +233,7 @@ impl ChunkStore {
                     }
                     Err(what) => {
                         log::warn!("chunk {} in pack {pack} is damaged: {what}", entry.id);
-                        let mut state = self.0.state.write();
-                        let chunk = ChunkIdPrefix::from_id(&entry.id);
-                        if let Some(known) = state.index.get_mut(&chunk) {
-                            known.mark_damaged();
-                        }
+                        self.mark_damaged(pack, entry);
                         is_whole = false;
                     }
                 }

@@ -226,76 +226,76 @@ pub(super) fn jeff_table() -> PaperTable {
         ],
     );
     let server = Power::from_milliwatts(2_600);
-    // The baseline is the disk alone, always turning.
     for gaps in GapModel::ALL {
-        let alone = [
-            Profile::find_shipped("desktop-7200rpm-composed"),
-            Profile::find_shipped("greenfs-desktop"),
-        ];
-        let alone = ModelledMachine::from_profiles(
-            "disk alone",
-            &alone.into_iter().flatten().collect::<Vec<_>>(),
-        )
-        .expect("they are complete");
-        let before = jeff_day(alone, gaps, MEMORY, Vec::new()).run(&NamedPolicy::AlwaysOn);
+        // The baseline is the disk alone, always turning.
+        let before = jeff_day(disk_alone(), gaps, MEMORY, Vec::new()).run(&NamedPolicy::AlwaysOn);
+        let alone = device_energy(&before);
         let scene = jeff_day(desktop(), gaps, MEMORY, Vec::new());
-        let base = scene.world.base;
         // Figures of the paper stand beside GreenFS only.
         for (named, is_theirs) in [(NamedPolicy::GreenFs, true), (NamedPolicy::Teal, false)] {
             let after = scene.run(&named);
             let what = |what: &str| format!("{named}, {} gaps: {what}", gaps.word());
+            let paper = |words: &'static str| if is_theirs { words } else { "-" };
             let disk = scene
                 .machine
                 .iter_devices()
                 .find(|(_, part)| part.device.kind == DeviceKind::Disk)
                 .map_or(0, |(id, _)| id.index());
-            let starts = &after.report.devices[disk].started;
-            // The hours of the starts show whether they are in the night.
-            let hours: Vec<_> = starts
-                .iter()
-                .map(|at| format!("{:.0}", 9.0 + at.get() as f64 / 3.6e12))
-                .collect();
-            let paper = |words: &str| {
-                if is_theirs {
-                    words.to_owned()
-                } else {
-                    "-".into()
-                }
-            };
-            let hours = if hours.is_empty() {
-                "0".to_owned()
-            } else {
-                format!("{}, at hour {}", hours.len(), hours.join(" "))
-            };
-            table.add_figure(what("starts of the disk"), paper("1, at night"), hours);
+            let starts = hours_of_starts(&after.report.devices[disk].started);
+            table.add_figure(what("starts of the disk"), paper("1, at night"), starts);
             let elapsed = after.report.elapsed;
             // The server's share of each client is added, as in the paper.
-            let spent = device_energy(&after) + server * elapsed;
-            let alone = device_energy(&before);
-            let share =
-                |saved: i128, whole: u64| format!("{:.0} %", saved as f64 * 100.0 / whole as f64);
-            let saved = i128::from(alone.get()) - i128::from(spent.get());
+            let devices = device_energy(&after);
+            let spent = devices + server * elapsed;
             table.add_figure(
                 what("saved of storage"),
                 paper("60 %"),
-                share(saved, alone.get()),
+                saved_percent(alone, spent, alone),
             );
             // The paper gives savings of the storage alone, and of the whole machine.
-            let whole = alone + base * elapsed;
+            let whole = alone + scene.world.base * elapsed;
             table.add_figure(
                 what("saved of all"),
                 paper("7 %"),
-                share(saved, whole.get()),
+                saved_percent(alone, spent, whole),
             );
-            let without = i128::from(alone.get()) - i128::from(device_energy(&after).get());
             table.add_figure(
                 what("saved of storage, without the server's share"),
                 "-",
-                share(without, alone.get()),
+                saved_percent(alone, devices, alone),
             );
         }
     }
     table
+}
+
+/// Returns the desktop's disk alone, without flash or a server.
+fn disk_alone() -> ModelledMachine {
+    let profiles = [
+        Profile::find_shipped("desktop-7200rpm-composed"),
+        Profile::find_shipped("greenfs-desktop"),
+    ];
+    let profiles: Vec<_> = profiles.into_iter().flatten().collect();
+    ModelledMachine::from_profiles("disk alone", &profiles).expect("they are complete")
+}
+
+/// Returns the number of starts and their hours of the day: they show whether it was night.
+fn hours_of_starts(starts: &[Time]) -> String {
+    let hours: Vec<_> = starts
+        .iter()
+        .map(|at| format!("{:.0}", 9.0 + at.get() as f64 / 3.6e12))
+        .collect();
+    if hours.is_empty() {
+        "0".to_owned()
+    } else {
+        format!("{}, at hour {}", hours.len(), hours.join(" "))
+    }
+}
+
+/// Returns which part of `whole` is saved by spending `after` and not `before`.
+fn saved_percent(before: Energy, after: Energy, whole: Energy) -> String {
+    let saved = i128::from(before.get()) - i128::from(after.get());
+    format!("{:.0} %", saved as f64 * 100.0 / whole.get() as f64)
 }
 
 /// Number of trips of a trial.

@@ -201,7 +201,7 @@ fn split_tokens(code: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the number of tokens of each function with a body, from `fn` to its last brace.
 fn tokens_of_functions(text: &str) -> Vec<usize> {
-    pattern!(RAW_STRING, r###"(?s)r"[^"]*"|r#".*?"#|r##".*?"##"###);
+    pattern!(RAW_STRING, r###"(?s)\br"[^"]*"|\br#".*?"#|\br##".*?"##"###);
     // Raw strings may contain braces and quotes, which would confuse the count.
     let plain = RAW_STRING.replace_all(text, "\"\"");
     let code: Vec<&str> = plain
