@@ -159,7 +159,6 @@ impl Replica {
         no: ObjectNo,
         note: &ObjectNote,
     ) -> Result<(), StoreError> {
-        note.check();
         residency::check(note, &locked.attr(no));
         let bytes = (!note.is_empty()).then(|| note.encode());
         locked.set_note(no, bytes.as_deref())

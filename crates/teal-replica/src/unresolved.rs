@@ -64,7 +64,8 @@ impl Replica {
             let ServerReply::History(notes) = self.ask_server(&request)? else {
                 return Err(unexpected("to a question about history").into());
             };
-            let Some(newest) = notes.last() else {
+            // Each answer goes on behind the one before; one that does not would never end.
+            let Some(newest) = notes.last().filter(|newest| newest.seq > after) else {
                 break;
             };
             after = newest.seq;

@@ -108,7 +108,8 @@ fn shown_later(conflict: &ConflictShown) -> String {
     }
 }
 
-/// Removes the state of a conflict that is not to be kept. Never removes the last one.
+/// Removes the state of a conflict that is not to be kept. Never removes the last one, as far as
+/// this machine and its server know.
 fn keep_states(dir: &Path, conflict: &ConflictShown, keep: ConflictKeep) -> Result<()> {
     let first = path_under(dir, &conflict.path);
     let later = path_under(dir, &conflict.copy_path);
@@ -132,7 +133,14 @@ fn keep_states(dir: &Path, conflict: &ConflictShown, keep: ConflictKeep) -> Resu
              `--keep both`",
             conflict.path
         ),
-        ConflictKeep::First => remove_path(&later),
+        ConflictKeep::First => {
+            // The server does not know yet what was removed here since the last flush.
+            std::fs::symlink_metadata(&first).with_context(|| {
+                let left = &conflict.copy_path;
+                format!("{}, the state to keep; {left} stays", first.display())
+            })?;
+            remove_path(&later)
+        }
         ConflictKeep::Later => std::fs::rename(&later, &first)
             .with_context(|| format!("moving {} to {}", later.display(), first.display())),
     }

@@ -24,13 +24,13 @@ const USE: &str = r#"
 "#;
 
 /// A store that is mounted in namespaces which end with their daemon.
-struct EndingStore {
+struct NamespacedStore {
     world: World,
     /// The files that were made and synced.
     made: Vec<String>,
 }
 
-impl EndingStore {
+impl NamespacedStore {
     /// `None`, with the reason, where no namespaces can be made.
     fn new(test: &str) -> Option<Self> {
         let world = World::new(test)?;
@@ -86,7 +86,7 @@ const NAMESPACES: &[(&str, &str)] = &[
 #[test]
 fn a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind() {
     let test = "a_daemon_that_is_killed_with_its_mount_namespace_leaves_nothing_behind";
-    let Some(mut store) = EndingStore::new(test) else {
+    let Some(mut store) = NamespacedStore::new(test) else {
         return;
     };
     for (n, (what, command)) in NAMESPACES.iter().enumerate() {
@@ -175,7 +175,7 @@ const CONTAINER: &str = r#"
 #[test]
 fn a_container_that_is_killed_leaves_nothing_behind() {
     let test = "a_container_that_is_killed_leaves_nothing_behind";
-    let Some(mut store) = EndingStore::new(test) else {
+    let Some(mut store) = NamespacedStore::new(test) else {
         return;
     };
     if find_program("runc", &[]).is_none() {
@@ -184,7 +184,7 @@ fn a_container_that_is_killed_leaves_nothing_behind() {
             "runc is not installed; `cargo xtask test` installs it",
         );
     }
-    let run = |store: &EndingStore, script: &str| {
+    let run = |store: &NamespacedStore, script: &str| {
         let config = container_config(&store.world, script);
         std::fs::write(store.world.path("config.json"), config).unwrap();
         let name = format!("teal-{}", std::process::id());
@@ -233,7 +233,7 @@ const UNIT: &str = r#"
 #[test]
 fn a_unit_with_private_mounts_that_is_killed_leaves_nothing_behind() {
     let test = "a_unit_with_private_mounts_that_is_killed_leaves_nothing_behind";
-    let Some(mut store) = EndingStore::new(test) else {
+    let Some(mut store) = NamespacedStore::new(test) else {
         return;
     };
     let is_there = |path: &str| Path::new(path).exists();
