@@ -93,7 +93,7 @@ impl Ext4 {
     pub(crate) fn new(test: &str) -> Option<Self> {
         let dir = dir();
         let image = dir.path().join("image");
-        std::fs::write(&image, vec![0; 32 << 20]).unwrap();
+        std::fs::write(&image, vec![0; 8 << 20]).unwrap();
         let made = run("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()])
             .and_then(|()| Self::mounted(dir));
         match made {
