@@ -391,13 +391,13 @@ fn a_mapping_that_was_changed_before_replaces_nothing_unseen() {
         return;
     };
     python.step();
+    // Another program's `sync(2)` writes the mapping back at once; it comes here as any write then.
+    let mut seen_here = Vec::new();
     pair.elsewhere(|log| {
-        OpenOptions::new()
-            .write(true)
-            .open(log)
-            .unwrap()
-            .write_all_at(b"NAS", 0)
-            .unwrap()
+        let log = OpenOptions::new().read(true).write(true).open(log).unwrap();
+        seen_here.resize(6, 0);
+        log.read_exact_at(&mut seen_here, 0).unwrap();
+        log.write_all_at(b"NAS", 0).unwrap();
     });
     python.step();
     drop(python);
@@ -408,11 +408,8 @@ fn a_mapping_that_was_changed_before_replaces_nothing_unseen() {
         b"NAS---",
         "who wrote last had not seen this"
     );
-    assert!(
-        files.values().any(|content| content.starts_with(b"MAP---")),
-        "{:?}",
-        files.keys()
-    );
+    let is_kept = files.values().any(|content| content.starts_with(b"MAP---"));
+    assert!(is_kept || seen_here == b"MAP---", "{:?}", files.keys());
     end(vec![pair.laptop, pair.nas.0]);
 }
 

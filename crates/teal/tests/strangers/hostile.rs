@@ -6,7 +6,7 @@
 //! words in their names.
 
 use super::Volume;
-use super::support::stranger::{DEADLINE, Stranger, days_ago};
+use super::support::stranger::{DEADLINE, Stranger, days_ago, yield_processors};
 use super::support::{PATIENCE, flush, is_long, run_program, seeded, wait_until};
 use std::fs;
 use std::io::Write as _;
@@ -281,6 +281,7 @@ fn suffer(volume: &mut Volume, stranger: &Stranger, name: &str, turn: Turn) {
                 rng,
             };
             let misuse = move || {
+                yield_processors();
                 for at in 0.. {
                     if ends.load(Ordering::Relaxed) {
                         return;

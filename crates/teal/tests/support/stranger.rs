@@ -1,7 +1,7 @@
 //! Clients that are not the program: built from the protocol and the transport, to do what the
 //! program never would.
 
-use super::{Mounted, Nas};
+use super::{Mounted, Nas, is_long};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,8 +23,17 @@ pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
+        .on_thread_start(yield_processors)
         .build()
         .unwrap()
+}
+
+/// Makes the calling thread of a stranger wait for whoever else needs a processor, in the long
+/// forms that measure: a stranger's machine has processors of its own.
+pub(crate) fn yield_processors() {
+    if is_long() {
+        rustix::process::setpriority_process(None, 19).unwrap();
+    }
 }
 
 /// Returns where a served volume keeps the identity of its server.
