@@ -66,11 +66,16 @@ impl TransferMemory {
         part
     }
 
-    /// Changes one byte.
-    pub(super) fn touch_byte(&mut self, at: usize) {
-        // `black_box` keeps the compiler from removing the work.
-        if let Some(byte) = self.bytes.get_mut(at) {
-            *byte = std::hint::black_box(byte.wrapping_add(1));
+    /// Writes one byte so many times, one store to memory each.
+    pub(super) fn store_byte(&mut self, at: usize, times: u64) {
+        let Some(byte) = self.bytes.get_mut(at) else {
+            return;
+        };
+        for _ in 0..times {
+            *byte = 1;
+            // Only the place is shown to the compiler, so that each store stays and none waits for
+            // the one before.
+            std::hint::black_box(&mut *byte);
         }
     }
 }
@@ -78,6 +83,16 @@ impl TransferMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stores_reach_the_byte_and_no_other() {
+        let mut memory = TransferMemory::new(8, 1, true);
+        memory.store_byte(3, 0);
+        assert_eq!(memory.bytes[..8], [0; 8], "no store, no change");
+        memory.store_byte(3, 5);
+        memory.store_byte(BLOCK, 1);
+        assert_eq!(memory.bytes[..8], [0, 0, 0, 1, 0, 0, 0, 0]);
+    }
 
     #[test]
     fn no_block_is_written_twice() {

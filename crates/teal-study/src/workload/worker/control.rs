@@ -193,7 +193,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         };
         // Drawing the number is not part of the work.
         let began = self.now();
-        (0..times).for_each(|_| self.memory.touch_byte(0));
+        self.memory.store_byte(0, times);
         self.record_operation(at, began, 0);
         Ok(())
     }
