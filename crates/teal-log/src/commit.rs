@@ -4,8 +4,8 @@
 //! Others may use `log` ([`CommitLog`](log::CommitLog): commits, checkpoints, settings),
 //! `committer` (the state behind the committer's lock, and the kinds of batches),
 //! `layout::ChainPosition` (where the chain stands) and `anchors` with `witness` for opening. The
-//! order inside: `layout`, `anchors`, `witness`, `committer`, `durability`, `log`, and on it
-//! `room`, `seal`, `fold`, `write`.
+//! order inside: `second_copies`, `layout`, `anchors`, `witness`, `committer`, `durability`, `log`,
+//! and on it `room`, `seal`, `fold`, `write`.
 
 pub(crate) mod anchors;
 pub(crate) mod committer;
@@ -15,5 +15,6 @@ pub(crate) mod layout;
 pub(crate) mod log;
 pub(crate) mod room;
 pub(crate) mod seal;
+pub(crate) mod second_copies;
 pub(crate) mod witness;
 pub(crate) mod write;

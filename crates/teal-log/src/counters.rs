@@ -48,6 +48,8 @@ counters! {
     bytes_inodes,
     /// Bytes of record headers and other deltas written, padding included.
     bytes_records,
+    /// Bytes of second copies of pages written, padding included.
+    bytes_copies,
     /// Bytes of anchors written.
     bytes_anchors,
     /// Read requests.
@@ -76,6 +78,10 @@ counters! {
     ops,
     /// Reads that failed or met a checksum that did not match.
     damaged,
+    /// Pages that could not be read, and whose second copy was read instead.
+    second_copies_read,
+    /// Pages written without a second copy, for want of a place.
+    second_copies_missing,
 }
 
 /// Adds to a counter.

@@ -53,5 +53,13 @@ teal_env::seeded_bugs! {
         DeferredCounted,
         /// A page cannot be read between its fold and the end of the sealing.
         PageUnreadableWhileSealed,
+        /// A page and its second copy may lie in the same segment.
+        CopiesTogether,
+        /// A second copy is counted as dead while its page lives.
+        CopyFreedEarly,
+        /// Second copies are written behind the anchor.
+        CopyNotDurable,
+        /// Second copies that a power cut prevented stay away.
+        CopiesUnfinished,
     }
 }

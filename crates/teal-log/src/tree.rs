@@ -19,8 +19,10 @@
 //! 3. No node is empty. Merging and shortening take only what is in memory already.
 
 mod change;
+pub(crate) mod copies;
 pub(crate) mod freed;
 pub(crate) mod inode_map;
+mod overfull;
 pub(crate) mod page_bounds;
 mod read;
 pub(crate) mod reader;
@@ -134,6 +136,7 @@ impl Tree {
     ) -> Option<PagePtr> {
         let kind = self.kind;
         let owner = self.owner;
+        self.split_overfull();
         // Each owned page is written exactly once.
         let mut written = 0;
         let mut counting = |meta: PageMeta, page: Vec<u8>| {

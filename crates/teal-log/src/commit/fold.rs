@@ -74,10 +74,12 @@ impl CommitLog {
             }
         });
         for ptr in tree.take_freed() {
-            // Replaced pages are dead in the state that this batch makes.
-            layout
-                .segments
-                .add_dead(ptr.addr().byte_offset(), ptr.sectors() * SECTOR);
+            // Replaced pages are dead in the state that this batch makes, and so are their copies.
+            for at in ptr.places() {
+                layout
+                    .segments
+                    .add_dead(at.byte_offset(), ptr.sectors() * SECTOR);
+            }
         }
         if full {
             Err(SealError::NoRoom)
@@ -190,7 +192,8 @@ impl CommitLog {
     ) -> Result<(), SealError> {
         // Making room may open a record in another segment, which changes that segment's item: room
         // first, then the items.
-        let size = 124 + (layout.segments.changed_segments().len() + 8) * (4 + usage::BYTES);
+        let size = CheckpointRoots::FIXED
+            + (layout.segments.changed_segments().len() + 8) * (4 + usage::BYTES);
         layout.reserve_delta(size)?;
         let changed = layout.segments.take_changed();
         roots.overrides = changed
@@ -202,6 +205,7 @@ impl CommitLog {
                 )
             })
             .collect();
+        roots.copies = layout.segments.copy_position();
         // The usage tree does not have them yet: they are due at the next checkpoint.
         layout.segments.put_changed(changed);
         layout.add_delta(

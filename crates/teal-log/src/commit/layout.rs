@@ -7,6 +7,7 @@
 //! 3. Payload has its address at once; inode records get theirs when their record closes, because
 //!    the body follows the payload.
 
+use crate::commit::second_copies::SecondCopies;
 use crate::format::checksum::{crc, crc_joined};
 use crate::format::delta::{self, Delta};
 use crate::format::extent::{BLOCK_SECTORS, EXTENT_BLOCKS, Extent};
@@ -67,9 +68,10 @@ impl OpenRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-/// A finished batch: its records, the chain behind it, the homes of its inode records.
+/// A finished batch: its records, second copies of pages, the chain behind it, the homes of its inode records.
 pub(crate) type LaidOutBatch = (
     Vec<RecordInFlight>,
+    SecondCopies,
     ChainPosition,
     Vec<(ObjectRef, RecordHome)>,
 );
@@ -84,6 +86,7 @@ pub(crate) struct BatchLayout<'a> {
     time: Timestamp,
     open: Option<OpenRecord>,
     done: Vec<RecordInFlight>,
+    pub(crate) copies: SecondCopies,
     /// Inode records that have found their home.
     pub(crate) homes: Vec<(ObjectRef, RecordHome)>,
     pub(crate) data_bytes: u64,
@@ -113,6 +116,7 @@ impl<'a> BatchLayout<'a> {
             time,
             open: None,
             done: Vec::new(),
+            copies: SecondCopies::default(),
             homes: Vec::new(),
             data_bytes: 0,
             page_bytes: 0,
@@ -322,7 +326,7 @@ impl<'a> BatchLayout<'a> {
         let offset = 0;
         // The pointer holds the place and the checksum, so that the page proves itself.
         let open = self.record_with_room(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
-        let ptr = PagePtr::seal(
+        let mut ptr = PagePtr::seal(
             open.start.plus(1 + open.payload.len() as u64 / SECTOR),
             bytes,
         );
@@ -338,6 +342,9 @@ impl<'a> BatchLayout<'a> {
         self.segments
             .add_live(ptr.addr().byte_offset(), ptr.sectors() * SECTOR, self.now);
         self.page_bytes += bytes.len() as u64;
+        if meta.kind.has_second_copies() {
+            ptr = self.copies.add(self.segments, (ptr, meta), bytes, self.now);
+        }
         Ok(ptr)
     }
 
@@ -439,6 +446,6 @@ impl<'a> BatchLayout<'a> {
         // The commit flag is on the last record only: without it the batch does not count.
         self.close_record(flags | record::COMMIT)?;
         self.chain.batch += 1;
-        Ok((self.done, self.chain, self.homes))
+        Ok((self.done, self.copies, self.chain, self.homes))
     }
 }

@@ -94,6 +94,7 @@ impl CommitLog {
             &counters.bytes_records,
             bytes as u64 - data - pages - inodes,
         );
+        add_to_counter(&counters.bytes_copies, laid.1.bytes());
         Ok(laid)
     }
 

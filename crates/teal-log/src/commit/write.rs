@@ -24,6 +24,7 @@
 use crate::commit::committer::{BatchKind, Committer, SealError};
 use crate::commit::layout::{BatchLayout, ChainPosition};
 use crate::commit::log::CommitLog;
+use crate::commit::second_copies::SecondCopies;
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
@@ -52,6 +53,7 @@ fn count_adjoining(records: &[RecordInFlight]) -> usize {
 
 struct SealedBatch {
     records: Vec<RecordInFlight>,
+    copies: SecondCopies,
     chain: ChainPosition,
     checkpoint_at: Option<(Sector, u64)>,
     /// When its first operation happened.
@@ -208,6 +210,8 @@ impl CommitLog {
                     .still_holds(&self.objects, committer.checkpoint())
                     .inspect_err(|e| self.durability.poison(e))?;
             }
+            self.mark_second_copies()?;
+            self.finish_copies()?;
             // A new epoch tells this opening's records from leftovers of earlier ones.
             committer.begin_epoch();
             self.commit_as(committer, BatchKind::Empty(record::FRESH_EPOCH))?;
@@ -221,6 +225,7 @@ impl CommitLog {
             }
             // All I/O of a checkpoint happens before its places are chosen.
             self.warm_for_checkpoint()?;
+            self.renew_copies()?;
         }
         // Room first: a batch that has begun must not fail for want of it.
         self.prepare_room(kind)?;
@@ -254,6 +259,9 @@ impl CommitLog {
             bytes += now.iter().map(|r| r.parts.len() as u64).sum::<u64>();
             records = later;
         }
+        if !bug(Bug::CopyNotDurable) {
+            sealed.copies.write_to(&self.objects.reader)?;
+        }
         committer.set_chain(sealed.chain);
         // The order is kept by the disk's own barrier, which comes with the next commit.
         if kind == BatchKind::Written {
@@ -270,6 +278,9 @@ impl CommitLog {
         // The anchor goes last: until it is whole, the older checkpoint holds.
         if let Some((addr, seq)) = sealed.checkpoint_at {
             self.write_anchor(committer, addr, seq)?;
+            if bug(Bug::CopyNotDurable) {
+                sealed.copies.write_to(&self.objects.reader)?;
+            }
             committer.note_checkpoint();
         } else if matches!(kind, BatchKind::Batch | BatchKind::Written) {
             committer.log_grew(bytes, self.objects.clock.monotonic_time());
@@ -364,13 +375,15 @@ impl CommitLog {
         }
         let first = open.first_lsn();
         let now = self.objects.numbers.next_lsn();
-        let layout = BatchLayout::new(
+        let mut layout = BatchLayout::new(
             &mut segments,
             committer.chain(),
             first.unwrap_or(now),
             now,
             self.objects.clock.civil_time(),
         );
+        // Second copies take no room that the records may need.
+        layout.copies = SecondCopies::with_room(ready.saturating_sub(bound));
         let filled = self
             .fill_batch(layout, open, kind, committer.checkpoint())
             // The room was prepared, so this is a bound that is too small.
@@ -378,14 +391,15 @@ impl CommitLog {
                 SealError::Store(e) => e,
                 SealError::NoRoom => StoreError::NoSpace,
             });
-        let (records, chain, homes) = filled?;
-        let taken = ready.saturating_sub(segments.ready_bytes());
+        let (records, copies, chain, homes) = filled?;
+        let taken = ready.saturating_sub(segments.ready_bytes() + copies.taken_bytes());
         // The bound promised the room; a larger batch means a wrong promise.
         self.compare_with_bound(kind, taken, bound);
         let start = records.first().map(|r| (r.start, committer.chain().seq));
         let checkpoint_at = start.filter(|_| kind == BatchKind::Checkpoint);
         let sealed = SealedBatch {
             records,
+            copies,
             chain,
             checkpoint_at,
             since,

@@ -117,6 +117,8 @@ pub(crate) enum Delta<'a> {
 /// | 48 | 12 each | page pointers, zero where empty: inode map, usage, orphans, shared extents, history, notes |
 /// | 120 | 4 | number of usage overrides |
 /// | 124 | 44 each | segment u32, usage item: what the usage tree could not know of its own pages |
+/// | behind | 6 each | with the feature second copies: the address of the second copy of each of these pages, zero where there is none |
+/// | then | 8 | the segment that takes second copies u32, 2^32 - 1: none; its sectors taken so far u32 |
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct CheckpointRoots {
     pub(crate) checkpoint: u64,
@@ -131,24 +133,32 @@ pub(crate) struct CheckpointRoots {
     pub(crate) history: Option<PagePtr>,
     pub(crate) notes: Option<PagePtr>,
     pub(crate) overrides: Vec<(u32, SegmentUse)>,
+    /// Where further second copies go.
+    pub(crate) copies: Option<CopyPosition>,
 }
 
+/// Where the next second copy of a page goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyPosition {
+    pub(crate) segment: u32,
+    /// Sectors from the start of the segment.
+    pub(crate) sectors: u32,
+}
+
+/// The segment number that stands for no segment.
+const NO_SEGMENT: u32 = u32::MAX;
+
 impl CheckpointRoots {
+    /// Bytes of the encoding without its usage overrides.
+    pub(crate) const FIXED: usize = 124 + 6 * PagePtr::SECOND_BYTES + 8;
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.checkpoint);
         out.put_u64(self.next_object);
         out.put_u64(self.next_lsn.get());
         out.put_stamp(self.stamp);
         out.put_u64(self.objects);
-        // The order is fixed by the format.
-        for root in [
-            self.imap,
-            self.usage,
-            self.orphans,
-            self.shared,
-            self.history,
-            self.notes,
-        ] {
+        for root in self.in_order() {
             out.put_bytes(&PagePtr::encode_optional(root));
         }
         out.put_u32(u32::try_from(self.overrides.len()).expect("one for each segment at most"));
@@ -156,6 +166,23 @@ impl CheckpointRoots {
             out.put_u32(*segment);
             out.put_bytes(&usage.encode());
         }
+        for root in self.in_order() {
+            out.put_bytes(&root.map_or([0; PagePtr::SECOND_BYTES], PagePtr::encode_second));
+        }
+        out.put_u32(self.copies.map_or(NO_SEGMENT, |at| at.segment));
+        out.put_u32(self.copies.map_or(0, |at| at.sectors));
+    }
+
+    /// Returns the roots in the order that the format fixes.
+    fn in_order(&self) -> [Option<PagePtr>; 6] {
+        [
+            self.imap,
+            self.usage,
+            self.orphans,
+            self.shared,
+            self.history,
+            self.notes,
+        ]
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -180,6 +207,24 @@ impl CheckpointRoots {
                 .overrides
                 .push((t.u32()?, SegmentUse::decode(t.bytes(usage::BYTES)?)?));
         }
+        // Roots from before there were second copies end here.
+        if t.is_empty() {
+            return Some(roots);
+        }
+        for root in [
+            &mut roots.imap,
+            &mut roots.usage,
+            &mut roots.orphans,
+            &mut roots.shared,
+            &mut roots.history,
+            &mut roots.notes,
+        ] {
+            let second = t.array()?;
+            *root = root.map(|ptr| ptr.with_encoded_second(second));
+        }
+        let segment = t.u32()?;
+        let sectors = t.u32()?;
+        roots.copies = (segment != NO_SEGMENT).then_some(CopyPosition { segment, sectors });
         // Bytes beyond the end are damage.
         t.is_empty().then_some(roots)
     }

@@ -13,7 +13,7 @@
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic, `TPAG` |
-//! | 4 | 2 | version, 1 |
+//! | 4 | 2 | version: 1, or 2 for a page above the leaves whose pointers name second copies |
 //! | 6 | 1 | kind, a [`TreeKind`] code |
 //! | 7 | 1 | level: 0 is a leaf, at most [`LEVEL_MAX`] |
 //! | 8 | 2 | count of items, at least 1 |
@@ -25,8 +25,9 @@
 //!
 //! A leaf item is its key (8), the length of its value (2), the value (at most [`VALUE_MAX`]). An
 //! interior item is a key (8) not above any key of the subtree, and the subtree's [`PagePtr`] (12):
-//! address (6), encoded length (2), CRC32C of the padded sectors (4). The first key of an interior
-//! page counts as minus infinity when routing.
+//! address (6), encoded length (2), CRC32C of the padded sectors (4). In a page of version 2 the
+//! address of the page's second copy (6, zero: it has none) follows each pointer. The first key of
+//! an interior page counts as minus infinity when routing.
 
 use teal_types::{ObjectNo, SECTOR, Sector};
 
@@ -43,6 +44,8 @@ pub(crate) const STORE_WIDE: ObjectNo = ObjectNo::new(0);
 
 const MAGIC: [u8; 4] = *b"TPAG";
 const VERSION: u16 = 1;
+/// The version of a page whose pointers name second copies.
+const VERSION_WITH_COPIES: u16 = 2;
 const KEY_WORDS: u8 = 1;
 const HEADER: usize = 24;
 const LENGTH_AT: usize = 12;
@@ -87,6 +90,18 @@ impl TreeKind {
         // Codes begin at 1, so that zeros are no kind.
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
+    /// Returns whether each of its pages is stored twice: so much depends on it.
+    pub(crate) const fn has_second_copies(self) -> bool {
+        matches!(self, Self::InodeMap)
+    }
+    /// Returns the version that a page at a level is written in.
+    const fn page_version(self, level: u8) -> u16 {
+        if level > 0 && self.has_second_copies() {
+            VERSION_WITH_COPIES
+        } else {
+            VERSION
+        }
+    }
     /// Returns what to call one of its pages in a message.
     pub(crate) const fn page_name(self) -> &'static str {
         match self {
@@ -130,11 +145,15 @@ pub(crate) struct PagePtr {
     addr: Sector,
     bytes: u16,
     crc: u32,
+    /// The first sector of the second copy, 0: there is none.
+    second: Sector,
 }
 
 impl PagePtr {
     /// Bytes of an encoded pointer.
     pub(crate) const BYTES: usize = 12;
+    /// Bytes of the address of a second copy.
+    pub(crate) const SECOND_BYTES: usize = 6;
 
     /// Returns the pointer to `page`, as [`Node::encode`] made it, once it is to lie at `addr`.
     pub(crate) fn seal(addr: Sector, page: &[u8]) -> Self {
@@ -145,6 +164,7 @@ impl PagePtr {
             addr,
             bytes,
             crc: crc32c::crc32c(page),
+            second: Sector::new(0),
         };
         assert_eq!(ptr.stored_bytes(), page.len(), "a page fills its sectors");
         ptr
@@ -162,6 +182,21 @@ impl PagePtr {
     /// Returns the first sector.
     pub(crate) const fn addr(self) -> Sector {
         self.addr
+    }
+    /// Returns the first sector of the second copy, if the page has one.
+    pub(crate) fn second_copy(self) -> Option<Sector> {
+        (self.second.get() > 0).then_some(self.second)
+    }
+    /// Returns the pointer to the same page with its second copy at `second`.
+    #[must_use]
+    pub(crate) fn with_second_copy(self, second: Option<Sector>) -> Self {
+        let second = second.unwrap_or(Sector::new(0));
+        assert!(second < Sector::LIMIT, "sector addresses have 48 bits");
+        Self { second, ..self }
+    }
+    /// Returns the places of both copies.
+    pub(crate) fn places(self) -> impl Iterator<Item = Sector> {
+        [Some(self.addr), self.second_copy()].into_iter().flatten()
     }
     /// The encoded length in bytes, without padding.
     #[cfg(any(test, feature = "fuzzing"))]
@@ -195,7 +230,19 @@ impl PagePtr {
                 addr: Sector::new(u64::from_le_bytes([a0, a1, a2, a3, a4, a5, 0, 0])),
                 bytes,
                 crc: u32::from_le_bytes([c0, c1, c2, c3]),
+                second: Sector::new(0),
             })
+    }
+    /// Encodes the address of the second copy, zeros if there is none.
+    pub(crate) fn encode_second(self) -> [u8; Self::SECOND_BYTES] {
+        let [a0, a1, a2, a3, a4, a5, ..] = self.second.get().to_le_bytes();
+        [a0, a1, a2, a3, a4, a5]
+    }
+    /// Returns the pointer with the encoded address of a second copy.
+    pub(crate) fn with_encoded_second(self, raw: [u8; Self::SECOND_BYTES]) -> Self {
+        let [a0, a1, a2, a3, a4, a5] = raw;
+        let second = Sector::new(u64::from_le_bytes([a0, a1, a2, a3, a4, a5, 0, 0]));
+        Self { second, ..self }
     }
 
     /// Encodes a pointer that may be missing: as zeros then.
@@ -264,18 +311,21 @@ impl Node {
             NodeItems::Inner(items) => items[items.len() - 1].0,
         }
     }
-    /// Returns the bytes of the encoding, without padding.
-    pub(crate) fn encoded_len(&self) -> usize {
+    /// Returns the bytes of the encoding as a page of a tree, without padding.
+    pub(crate) fn encoded_len(&self, kind: TreeKind) -> usize {
         HEADER
             + match &self.items {
                 NodeItems::Leaf(items) => items.iter().map(|(_, value)| leaf_item_len(value)).sum(),
-                NodeItems::Inner(items) => items.len() * INNER_ITEM,
+                NodeItems::Inner(items) => {
+                    items.len() * inner_item_len(kind.page_version(self.level))
+                }
             }
     }
 
     /// Encodes the node as a page, padded to whole sectors. Its children must be on disk already.
     pub(crate) fn encode(&self, kind: TreeKind, owner: ObjectNo) -> Vec<u8> {
-        let length = self.encoded_len();
+        let length = self.encoded_len(kind);
+        let version = kind.page_version(self.level);
         assert!(
             !self.is_empty() && length <= PAGE_MAX,
             "{} items, {length} bytes do not make a page",
@@ -287,7 +337,7 @@ impl Node {
         );
         let mut out = Vec::with_capacity(padded_len(length));
         out.extend(MAGIC);
-        out.extend(VERSION.to_le_bytes());
+        out.extend(version.to_le_bytes());
         out.extend([kind.code(), self.level]);
         out.extend((self.len() as u16).to_le_bytes());
         out.extend([KEY_WORDS, 0]);
@@ -308,6 +358,9 @@ impl Node {
                     };
                     out.extend(key.to_le_bytes());
                     out.extend(ptr.encode());
+                    if version == VERSION_WITH_COPIES {
+                        out.extend(ptr.encode_second());
+                    }
                 }
             }
         }
@@ -328,9 +381,12 @@ impl Node {
 
     fn parse_page(page: &[u8], want: ExpectedPage) -> Option<Self> {
         let mut head = PageDecoder(page);
-        let known =
-            head.take_array()? == MAGIC && u16::from_le_bytes(head.take_array()?) == VERSION;
+        let magic: [u8; 4] = head.take_array()?;
+        let version = u16::from_le_bytes(head.take_array()?);
         let [kind, level] = head.take_array()?;
+        // Stores made before there were second copies have pages of version 1 everywhere.
+        let known =
+            magic == MAGIC && (version == VERSION || version == want.kind.page_version(level));
         let count = usize::from(u16::from_le_bytes(head.take_array()?));
         let [key_words, reserved] = head.take_array()?;
         let length = usize::try_from(u32::from_le_bytes(head.take_array()?)).ok()?;
@@ -349,7 +405,7 @@ impl Node {
         let items = if level == 0 {
             NodeItems::Leaf(body.take_leaf_items(count)?)
         } else {
-            NodeItems::Inner(body.take_inner_items(count)?)
+            NodeItems::Inner(body.take_inner_items(count, version)?)
         };
         body.0.is_empty().then_some(Self { level, items })
     }
@@ -358,6 +414,15 @@ impl Node {
 /// Returns the bytes that a leaf item takes in a page.
 pub(crate) fn leaf_item_len(value: &[u8]) -> usize {
     LEAF_ITEM + value.len()
+}
+
+/// Returns the bytes that an interior item takes in a page of a version.
+const fn inner_item_len(version: u16) -> usize {
+    if version == VERSION_WITH_COPIES {
+        INNER_ITEM + PagePtr::SECOND_BYTES
+    } else {
+        INNER_ITEM
+    }
 }
 
 const fn padded_len(length: usize) -> usize {
@@ -395,11 +460,15 @@ impl PageDecoder<'_> {
         }
         Some(items)
     }
-    fn take_inner_items(&mut self, count: usize) -> Option<Vec<(u64, Child)>> {
-        let mut items = Vec::with_capacity(count.min(self.0.len() / INNER_ITEM));
+    fn take_inner_items(&mut self, count: usize, version: u16) -> Option<Vec<(u64, Child)>> {
+        let mut items = Vec::with_capacity(count.min(self.0.len() / inner_item_len(version)));
         for _ in 0..count {
             let key = self.take_key(&items)?;
-            items.push((key, Child::Disk(PagePtr::decode(self.take_array()?)?)));
+            let mut ptr = PagePtr::decode(self.take_array()?)?;
+            if version == VERSION_WITH_COPIES {
+                ptr = ptr.with_encoded_second(self.take_array()?);
+            }
+            items.push((key, Child::Disk(ptr)));
         }
         Some(items)
     }

@@ -10,7 +10,7 @@
 //! | 16 | 16 | store UUID |
 //! | 32 | 8 | compatible feature bits: unknown ones are ignored |
 //! | 40 | 8 | read-only-compatible feature bits: unknown ones allow reading only |
-//! | 48 | 8 | incompatible feature bits: unknown ones refuse. Bit 0: grouped names |
+//! | 48 | 8 | incompatible feature bits: unknown ones refuse. Bit 0: grouped names. Bit 1: second copies |
 //! | 56 | 8 | sectors of the store |
 //! | 64 | 4 | sectors of a segment |
 //! | 68 | 4 | segments |
@@ -38,8 +38,10 @@ const FLAG_ROTATIONAL: u32 = 1;
 /// Incompatible feature bit: directories keep names made one after the other together
 /// (`object/directory.rs`).
 pub(crate) const GROUPED_NAMES: u64 = 1;
+/// Incompatible feature bit: pages of the inode map have second copies.
+pub(crate) const SECOND_COPIES: u64 = 2;
 /// Incompatible feature bits that this program knows.
-const KNOWN: u64 = GROUPED_NAMES;
+const KNOWN: u64 = GROUPED_NAMES | SECOND_COPIES;
 
 /// The identity and geometry of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Golden bytes: what version 1 writes is fixed for ever; and hostile bytes never panic.
 
 use super::anchor::Anchor;
-use super::delta::{CheckpointRoots, Delta, decode_body};
+use super::delta::{CheckpointRoots, CopyPosition, Delta, decode_body};
 use super::extent::Extent;
 use super::future::HistoryItem;
 use super::imap::{InodeMapItem, RecordHome};
@@ -155,6 +155,7 @@ fn usage() -> SegmentUse {
         retained: 0,
         first: 24,
         used: true,
+        holds_copies: false,
         first_seq: 7,
         touched: 2,
         born: Lsn::new(1_700_000_000),
@@ -273,7 +274,7 @@ fn golden_deltas() {
     for (i, delta) in all.iter().enumerate() {
         delta.encode(object, i as u32, &mut body);
     }
-    assert_eq!(pin(&body), "627 bytes, crc 85012c01");
+    assert_eq!(pin(&body), "671 bytes, crc 077a7b34");
     let back: Vec<_> = decode_body(&body, all.len() as u32)
         .map(Result::unwrap)
         .collect();
@@ -284,6 +285,36 @@ fn golden_deltas() {
             (object, i, delta)
         );
     }
+}
+
+#[test]
+fn roots_name_second_copies_and_older_ones_end_before() {
+    let plain = roots();
+    let copied = CheckpointRoots {
+        imap: plain
+            .imap
+            .map(|ptr| ptr.with_second_copy(Some(Sector::new(0x605_0403_0201)))),
+        copies: Some(CopyPosition {
+            segment: 7,
+            sectors: 9,
+        }),
+        ..roots()
+    };
+    let mut body = Vec::new();
+    let at = Delta::Roots(Box::new(copied.clone())).encode(ObjectNo::new(0), 0, &mut body);
+    let tail = [&[1, 2, 3, 4, 5, 6][..], &[0; 30], &[7, 0, 0, 0, 9, 0, 0, 0]].concat();
+    assert_eq!(body[at..].len(), CheckpointRoots::FIXED + 44);
+    assert!(body.ends_with(&tail));
+    let read = |body: &[u8]| match decode_body(body, 1).next().unwrap().unwrap().delta {
+        Delta::Roots(roots) => *roots,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(read(&body), copied);
+    // The length of the value is at 4.
+    body.truncate(body.len() - tail.len());
+    let len = (body.len() - at) as u32;
+    body[4..8].copy_from_slice(&len.to_le_bytes());
+    assert_eq!(read(&body), plain);
 }
 
 #[test]

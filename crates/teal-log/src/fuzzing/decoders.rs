@@ -193,8 +193,14 @@ pub(super) fn fuzz_page(input: &[u8]) {
     ) else {
         return;
     };
-    assert_eq!(node.encode(kind, owner), bytes, "a page has one form");
-    assert!(node.first_key() <= node.last_key() && node.encoded_len() <= PAGE_MAX);
+    // A page of an older version is written in today's, if its items fit.
+    let again = node.encoded_len(kind);
+    let is_older = kind.has_second_copies() && node.level > 0 && bytes[4] == 1;
+    assert!(is_older || again <= PAGE_MAX);
+    if !is_older {
+        assert_eq!(node.encode(kind, owner), bytes, "a page has one form");
+    }
+    assert!(node.first_key() <= node.last_key());
     // The values of each tree have their own decoder.
     if let NodeItems::Leaf(items) = &node.items {
         for (_, value) in items {

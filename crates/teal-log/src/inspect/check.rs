@@ -19,6 +19,7 @@
 //! 5. `space` sorts the live ranges: none overlaps another or leaves its segment, and their sum per
 //!    segment is what the usage table says.
 
+mod copies;
 mod fixed;
 mod names;
 mod objects;
@@ -126,6 +127,8 @@ pub struct CheckReport {
     pub extents: u64,
     /// Tree pages on disk looked at.
     pub pages: u64,
+    /// Second copies of pages looked at.
+    pub copies: u64,
     /// The bytes of file content that were compared with their checksums.
     pub verified: u64,
     /// Bytes the newest state refers to.
@@ -143,6 +146,7 @@ impl CheckReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RangeUse {
     Page(TreeKind),
+    SecondCopy(TreeKind),
     Inode,
     Content,
     /// Given up by a tree in memory, not yet by the usage table.
@@ -183,6 +187,8 @@ struct StoreChecker<'s> {
     facts: HashMap<ObjectNo, ObjectFacts>,
     highest_lsn: u64,
     shared: HashMap<u64, shared::CountedExtent>,
+    /// Pages that should have a second copy and have none.
+    without_copy: u64,
 }
 
 impl Store {
@@ -210,6 +216,7 @@ impl Store {
         // From fixed places to objects, from objects to names, from all of them to space.
         checker.check_fixed();
         checker.check_objects(progress);
+        checker.note_missing_copies();
         checker.check_names(progress);
         checker.check_space(progress);
         let mut report = checker.report;
@@ -233,6 +240,7 @@ impl<'s> StoreChecker<'s> {
             facts: HashMap::new(),
             highest_lsn: 0,
             shared: HashMap::new(),
+            without_copy: 0,
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::checksum::crc_matches;
+use crate::format::delta::{Delta, decode_body};
 use crate::format::geometry::Geometry;
 use crate::format::record::{self, HEADER, RecordHeader, SectorRun};
 use crate::format::superblock::Superblock;
@@ -236,5 +237,20 @@ impl OpeningDisk<'_> {
             committed
         });
         Ok(FollowedChain { chain, last })
+    }
+}
+
+impl CachedReader {
+    /// Notes the pages of a checkpoint whose second copies may not have been written.
+    pub(super) fn note_unfinished_copies(&self, checkpoint: &[ChainRecord]) {
+        for record in checkpoint {
+            for placed in decode_body(&record.body, record.header.deltas).flatten() {
+                if let Delta::Page { kind, ptr, .. } = placed.delta
+                    && kind.has_second_copies()
+                {
+                    self.to_renew.set_unfinished(ptr.addr());
+                }
+            }
+        }
     }
 }

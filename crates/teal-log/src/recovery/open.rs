@@ -227,6 +227,10 @@ impl CommitLog {
         let sb = found.sb.clone();
         let log = Self::assemble(sb, reader, clock, options, committer, &roots)?;
 
+        // Without an anchor it is not known whether its second copies are durable.
+        if roots.checkpoint > found.anchor.checkpoint {
+            log.objects.reader.note_unfinished_copies(checkpoint);
+        }
         // Changes of objects are deferred; the rest is redone now.
         let mut recovery = log.objects.roll_forward(checkpoint, behind)?;
         recovery.clean = last.header.has_flag(record::CLEAN);
@@ -301,7 +305,10 @@ impl CommitLog {
             let records = found.followed.chain.iter().map(|record| record.at);
             let used = records.chain([head.a.addr, head.b.addr]);
             let of = |at| self.objects.geometry.segment_of(at);
-            segments.set_doubtful(used.filter_map(of).map(|segment| segment.0).collect());
+            let used = used.filter_map(of).map(|segment| segment.0);
+            let copies = segments.copy_position().map(|at| at.segment);
+            let doubtful = used.chain(copies).collect();
+            segments.set_doubtful(doubtful);
         }
         Ok(())
     }

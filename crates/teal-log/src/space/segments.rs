@@ -12,13 +12,15 @@
 //!    recounts it.
 
 mod check;
+mod copies;
 mod head;
 pub(crate) mod victims;
 
+pub(crate) use self::copies::APART;
 pub(crate) use self::head::LogHead;
 
 use crate::error::StoreError;
-use crate::format::delta::CheckpointRoots;
+use crate::format::delta::{CheckpointRoots, CopyPosition};
 use crate::format::geometry::{Geometry, Segment};
 use crate::format::usage::SegmentUse;
 use crate::seeded::{Bug, bug};
@@ -60,6 +62,8 @@ pub(crate) struct SegmentTable {
     bad: BTreeSet<u32>,
     /// Segments cleaned since the last checkpoint.
     moving: BTreeSet<u32>,
+    /// Where further second copies of pages go.
+    copies: Option<CopyPosition>,
 }
 
 impl SegmentTable {
@@ -87,12 +91,18 @@ impl SegmentTable {
             doubtful: BTreeSet::new(),
             bad: BTreeSet::new(),
             moving: BTreeSet::new(),
+            copies: None,
         }
     }
 
     /// Returns the alignment of records, in sectors.
     pub(crate) fn align(&self) -> u64 {
         self.geometry.align
+    }
+
+    /// Returns the bytes of a segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.geometry.segment_bytes()
     }
 
     /// Begins the interval of a checkpoint: segments cleaned in the one before may be picked again.
@@ -398,6 +408,7 @@ impl SegmentTable {
         roots
             .overrides
             .iter()
-            .try_for_each(|(segment, usage)| self.restore_item(*segment, *usage))
+            .try_for_each(|(segment, usage)| self.restore_item(*segment, *usage))?;
+        self.restore_copies(roots.copies)
     }
 }

@@ -9,7 +9,7 @@ use crate::format::delta::CheckpointRoots;
 use crate::format::geometry::{Geometry, Segment};
 use crate::format::owner::StoreOwner;
 use crate::format::record::BatchSums;
-use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, Superblock};
+use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, SECOND_COPIES, Superblock};
 use crate::recovery::open::OpenOptions;
 use crate::space::cost::Cost;
 use crate::space::segments::LogHead;
@@ -79,9 +79,9 @@ fn choose_geometry(
         compatible: 0,
         read_only_compatible: 0,
         incompatible: if options.scattered_names {
-            0
+            SECOND_COPIES
         } else {
-            GROUPED_NAMES
+            GROUPED_NAMES | SECOND_COPIES
         },
         sectors: shape.sectors,
         segment_sectors: (segment / SECTOR) as u32,

@@ -7,7 +7,8 @@ use teal_types::Sector;
 use super::{KeyRange, PageSource, Tree, TreeChanges, load_checked, route_to_key};
 use crate::error::StoreError;
 use crate::format::page::{
-    Child, ExpectedPage, LEVEL_MAX, Node, NodeItems, PAGE_MAX, PagePtr, VALUE_MAX, leaf_item_len,
+    Child, ExpectedPage, LEVEL_MAX, Node, NodeItems, PAGE_MAX, PagePtr, TreeKind, VALUE_MAX,
+    leaf_item_len,
 };
 
 /// A node below this many bytes looks for a neighbour to merge with.
@@ -291,7 +292,7 @@ impl ChangeContext<'_> {
                 at + 1
             }
         };
-        let right = split_if_over(node, changed).map(|items| {
+        let right = split_if_over(node, changed, self.want.kind).map(|items| {
             let right = Node {
                 level: node.level,
                 items,
@@ -334,13 +335,13 @@ impl ChangeContext<'_> {
         if node.is_empty() {
             items.remove(at);
             self.ledger.mem_pages -= 1;
-        } else if node.encoded_len() < SPARSE {
+        } else if node.encoded_len(self.want.kind) < SPARSE {
             // With the left or the right neighbour, whichever fits.
             let neighbours = [at.checked_sub(1), Some(at)];
             if let Some(left) = neighbours
                 .into_iter()
                 .flatten()
-                .find(|&left| fit_together(items, left))
+                .find(|&left| fit_together(items, left, self.want.kind))
             {
                 let (_, right) = items.remove(left + 1);
                 join_nodes(&mut items[left].1, right);
@@ -351,16 +352,16 @@ impl ChangeContext<'_> {
 }
 
 /// Returns whether `items[left]` and the item after it are in memory and fit into one page.
-fn fit_together(items: &[(u64, Child)], left: usize) -> bool {
+fn fit_together(items: &[(u64, Child)], left: usize, kind: TreeKind) -> bool {
     match items.get(left..left + 2) {
         Some([(_, Child::Mem(left)), (_, Child::Mem(right))]) => {
             let empty = Node {
                 level: 0,
                 items: NodeItems::Leaf(Vec::new()),
             }
-            .encoded_len();
+            .encoded_len(kind);
             // The header counts once.
-            left.encoded_len() + right.encoded_len() - empty <= PAGE_MAX
+            left.encoded_len(kind) + right.encoded_len(kind) - empty <= PAGE_MAX
         }
         _ => false,
     }
@@ -380,8 +381,8 @@ fn join_nodes(left: &mut Child, right: Child) {
 /// Splits a node that is over the size of a page, and returns its right part: only the last item
 /// when that is the one that `changed`, so that ascending keys leave full pages behind, else half
 /// of the bytes.
-fn split_if_over(node: &mut Node, changed: usize) -> Option<NodeItems> {
-    if node.encoded_len() <= PAGE_MAX {
+pub(super) fn split_if_over(node: &mut Node, changed: usize, kind: TreeKind) -> Option<NodeItems> {
+    if node.encoded_len(kind) <= PAGE_MAX {
         return None;
     }
     let last = node.len() - 1;
@@ -408,7 +409,7 @@ fn split_if_over(node: &mut Node, changed: usize) -> Option<NodeItems> {
         })),
     };
     debug_assert!(
-        node.encoded_len() <= PAGE_MAX,
+        node.encoded_len(kind) <= PAGE_MAX,
         "the left part fits: items are small beside a page"
     );
     Some(right)

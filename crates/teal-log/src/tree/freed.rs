@@ -22,17 +22,18 @@ impl Tree {
     pub(crate) fn take_freed_space(&mut self) -> Vec<FreedSpace> {
         self.take_freed()
             .into_iter()
-            .map(FreedSpace::of_page)
+            .flat_map(FreedSpace::of_page)
             .collect()
     }
 }
 
 impl FreedSpace {
-    pub(crate) fn of_page(ptr: PagePtr) -> Self {
-        Self::Piece {
-            byte: ptr.addr().byte_offset(),
+    /// Returns both copies of a page: the second one lives as long as the first.
+    pub(crate) fn of_page(ptr: PagePtr) -> impl Iterator<Item = Self> {
+        ptr.places().map(move |at| Self::Piece {
+            byte: at.byte_offset(),
             bytes: ptr.sectors() * SECTOR,
-        }
+        })
     }
     pub(crate) fn of_home(home: RecordHome) -> Self {
         Self::Piece {

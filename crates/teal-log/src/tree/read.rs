@@ -23,7 +23,7 @@ pub(crate) type NodeVisitor<'v> = &'v mut dyn FnMut(Option<PagePtr>, &Node);
 pub(crate) type ErrorVisitor<'v> = &'v mut dyn FnMut(PagePtr, StoreError);
 
 /// A node to look at, wherever it is.
-enum NodeRef<'a> {
+pub(super) enum NodeRef<'a> {
     Mem(&'a Node),
     Disk(Arc<Node>),
 }
@@ -190,7 +190,7 @@ impl Tree {
         Ok(())
     }
 
-    fn open_child<'a>(
+    pub(super) fn open_child<'a>(
         &self,
         src: &dyn PageSource,
         child: &'a Child,

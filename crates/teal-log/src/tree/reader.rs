@@ -16,6 +16,7 @@ use crate::format::checksum::crc_matches;
 use crate::format::page::{ExpectedPage, Node, PagePtr, STORE_WIDE};
 use crate::iovec::ScatteredBytes;
 use crate::tree::PageSource;
+use crate::tree::copies::{PageToRenew, PagesToRenew};
 use crate::tree::shared_extents::SharedTable;
 use parking_lot::RwLock;
 use quick_cache::sync::Cache;
@@ -68,6 +69,8 @@ pub(crate) struct CachedReader {
     /// flight.
     laid_out: RwLock<HashMap<PagePtr, Vec<u8>>>,
     pub(crate) counters: StoreCounters,
+    /// Pages that the next checkpoint writes again.
+    pub(crate) to_renew: PagesToRenew,
     /// Without it no file that shares content can be read.
     pub(crate) shared: SharedTable,
     last_end: std::sync::atomic::AtomicU64,
@@ -97,6 +100,7 @@ impl CachedReader {
             in_flight: RwLock::new(Vec::new()),
             laid_out: RwLock::default(),
             counters: StoreCounters::default(),
+            to_renew: PagesToRenew::default(),
             shared: SharedTable::new(None),
             last_end: std::sync::atomic::AtomicU64::new(0),
             last_small: std::sync::atomic::AtomicU64::new(u64::MAX),
@@ -358,6 +362,28 @@ impl CachedReader {
         Ok(exact)
     }
 
+    /// Reads the copy of a page that lies at `at`.
+    pub(crate) fn read_page(
+        &self,
+        ptr: PagePtr,
+        at: Sector,
+        want: ExpectedPage,
+    ) -> Result<Node, StoreError> {
+        let object = (want.owner != STORE_WIDE).then_some(want.owner);
+        let bytes = self.read_checked(
+            at.byte_offset(),
+            ptr.stored_bytes(),
+            ptr.crc(),
+            want.kind.page_name(),
+            object,
+        )?;
+        let node = Node::decode(&bytes, at, want)?;
+        if node.is_empty() {
+            return Err(want.damaged_at(at));
+        }
+        Ok(node)
+    }
+
     /// Sets whether every read fetches its neighbourhood: for a caller that is going to read most
     /// of it.
     pub(crate) fn set_sweeping(&self, sweeping: bool) {
@@ -402,19 +428,32 @@ impl PageSource for CachedReader {
         {
             return Ok(node);
         }
-        let object = (want.owner != STORE_WIDE).then_some(want.owner);
-        let name = want.kind.page_name();
         if let Some(bytes) = self.laid_out.read().get(&ptr) {
             return Ok(Arc::new(Node::decode(bytes, ptr.addr(), want)?));
         }
-        let bytes = self.read_checked(
-            ptr.addr().byte_offset(),
-            ptr.stored_bytes(),
-            ptr.crc(),
-            name,
-            object,
-        )?;
-        let node = Arc::new(Node::decode(&bytes, ptr.addr(), want)?);
+        let first = self.read_page(ptr, ptr.addr(), want);
+        let (node, is_second) = match (first, ptr.second_copy()) {
+            (Err(error), Some(second)) => {
+                // The error of the first copy is the one to tell of.
+                let Ok(node) = self.read_page(ptr, second, want) else {
+                    return Err(error);
+                };
+                let at = second.get();
+                log::warn!("{error}; its second copy at sector {at} is read instead");
+                add_to_counter(&self.counters.second_copies_read, 1);
+                (node, true)
+            }
+            (first, _) => (first?, false),
+        };
+        if is_second {
+            self.to_renew.add(PageToRenew {
+                kind: want.kind,
+                level: node.level,
+                key: node.first_key(),
+                at: ptr.addr(),
+            });
+        }
+        let node = Arc::new(node);
         // Only pages that proved whole are kept.
         self.pages.insert(ptr, Arc::clone(&node));
         Ok(node)

@@ -116,7 +116,7 @@ fn check_shape(tree: &Tree, src: &Pages) {
         };
         assert!(
             !node.is_empty()
-                && node.encoded_len() <= PAGE_MAX
+                && node.encoded_len(tree.kind()) <= PAGE_MAX
                 && level.is_none_or(|level| level == node.level)
         );
         assert!(node.first_key() >= low);

@@ -32,6 +32,7 @@ fn interior() -> Node {
         addr: Sector::new(0x0605_0403_0201),
         bytes: 0x0234,
         crc: 0xddcc_bbaa,
+        second: Sector::new(0),
     };
     Node {
         level: 2,
@@ -47,12 +48,65 @@ fn golden_bytes() {
     bytes.resize(512, 0);
     assert_eq!(page, bytes);
 
-    let page = interior().encode(TreeKind::InodeMap, STORE_WIDE);
-    let mut bytes = b"TPAG\x01\0\x01\x02\x02\0\x01\0\x40\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+    let page = interior().encode(TreeKind::Orphans, STORE_WIDE);
+    let mut bytes = b"TPAG\x01\0\x04\x02\x02\0\x01\0\x40\0\0\0\0\0\0\0\0\0\0\0".to_vec();
     bytes.extend(b"\x01\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x34\x02\xaa\xbb\xcc\xdd");
     bytes.extend(b"\0\x01\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x34\x02\xaa\xbb\xcc\xdd");
     bytes.resize(512, 0);
     assert_eq!(page, bytes);
+}
+
+#[test]
+fn golden_bytes_of_a_page_that_names_second_copies() {
+    let ptr = |at| {
+        let raw = [1, 2, 3, 4, 5, 6, 0x34, 2, 0xaa, 0xbb, 0xcc, 0xdd];
+        let ptr = PagePtr::decode(raw).unwrap();
+        Child::Disk(ptr.with_second_copy(at))
+    };
+    let second = Sector::new(0x0c0b_0a09_0807);
+    let node = Node {
+        level: 2,
+        items: NodeItems::Inner(vec![(1, ptr(Some(second))), (0x100, ptr(None))]),
+    };
+    let page = node.encode(TreeKind::InodeMap, STORE_WIDE);
+    let mut bytes = b"TPAG\x02\0\x01\x02\x02\0\x01\0\x4c\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+    bytes.extend(b"\x01\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x34\x02\xaa\xbb\xcc\xdd");
+    bytes.extend(b"\x07\x08\x09\x0a\x0b\x0c");
+    bytes.extend(b"\0\x01\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x34\x02\xaa\xbb\xcc\xdd");
+    bytes.extend(b"\0\0\0\0\0\0");
+    bytes.resize(512, 0);
+    assert_eq!(page, bytes);
+
+    let want = ExpectedPage {
+        kind: TreeKind::InodeMap,
+        owner: STORE_WIDE,
+        level: Some(2),
+    };
+    let read = Node::decode(&page, AT, want).unwrap();
+    let NodeItems::Inner(items) = &read.items else {
+        panic!("a page above the leaves")
+    };
+    let copies = items.iter().map(|(_, child)| match child {
+        Child::Disk(ptr) => ptr.second_copy(),
+        Child::Mem(_) => unreachable!("it was read"),
+    });
+    assert_eq!(copies.collect::<Vec<_>>(), [Some(second), None]);
+    // A page of an older store has no second copies; a tree without them has no such version.
+    let mut older = page;
+    older[4] = 1;
+    older[12] = 0x40;
+    older.truncate(24 + 20);
+    older.extend(b"\0\x01\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x34\x02\xaa\xbb\xcc\xdd");
+    older.resize(512, 0);
+    let read = Node::decode(&older, AT, want).unwrap();
+    assert_eq!(read.len(), 2);
+    older[4] = 2;
+    older[6] = TreeKind::Orphans.code();
+    let orphans = ExpectedPage {
+        kind: TreeKind::Orphans,
+        ..want
+    };
+    assert!(Node::decode(&older, AT, orphans).is_err());
 }
 
 #[test]
@@ -203,6 +257,7 @@ fn any_page() -> impl Strategy<Value = Vec<u8>> {
             addr: Sector::new(addr),
             bytes,
             crc,
+            second: Sector::new(0),
         })
     });
     let inner = (

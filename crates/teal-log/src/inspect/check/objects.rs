@@ -70,6 +70,7 @@ impl StoreChecker<'_> {
                     RangeUse::Page(tree.kind()),
                     owner,
                 );
+                self.check_copies(ptr, tree, node);
             }
             if let NodeItems::Leaf(items) = &node.items {
                 // Copied, because the callback may change the checker.
@@ -88,12 +89,14 @@ impl StoreChecker<'_> {
         }
         // Pages that were replaced since the last fold are live until then.
         for ptr in tree.freed() {
-            self.add_live_range(
-                ptr.addr().byte_offset(),
-                ptr.sectors() * SECTOR,
-                RangeUse::Leaving,
-                owner,
-            );
+            for at in ptr.places() {
+                self.add_live_range(
+                    at.byte_offset(),
+                    ptr.sectors() * SECTOR,
+                    RangeUse::Leaving,
+                    owner,
+                );
+            }
         }
     }
 

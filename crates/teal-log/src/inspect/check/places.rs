@@ -50,6 +50,7 @@ impl Store {
         let live = checker.ranges.iter().filter_map(|range| {
             let what = match range.of {
                 RangeUse::Page(kind) => kind.page_name(),
+                RangeUse::SecondCopy(_) => "the second copy of a page",
                 RangeUse::Inode => "an inode record",
                 RangeUse::Content => "content",
                 // Replaced pages are not part of the newest state.

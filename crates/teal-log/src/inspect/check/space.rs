@@ -116,10 +116,24 @@ impl StoreChecker<'_> {
                 format!("segment {} is free and holds {live} live bytes", segment.0),
             );
         }
-        if usage.used && live > 0 {
+        if usage.holds_copies {
+            self.check_copy_segment(ranges);
+        } else if usage.used && live > 0 {
             self.check_records(segment, ranges);
         }
         live
+    }
+
+    /// Checks that a segment of second copies holds nothing else: nothing else would be found there
+    /// by the cleaner.
+    fn check_copy_segment(&mut self, ranges: &[LiveRange]) {
+        for range in ranges {
+            if !matches!(range.of, RangeUse::SecondCopy(_) | RangeUse::Leaving) {
+                let what = format!("{:?} lies among second copies of pages", range.of);
+                let at = Some(range.byte / SECTOR);
+                self.add_problem(Severity::Inconsistent, Some(range.owner), at, what);
+            }
+        }
     }
 
     /// Checks that the cleaner can find everything that lives in a segment by following its
@@ -237,6 +251,7 @@ impl RecordedPlaces {
         match range.of {
             RangeUse::Page(_) => self.pages.contains(&range.byte),
             RangeUse::Inode => self.inodes.contains(&range.byte),
+            RangeUse::SecondCopy(_) => false,
             RangeUse::Leaving => true,
             RangeUse::Content => {
                 // The last extent that begins at or before the range.

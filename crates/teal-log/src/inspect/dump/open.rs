@@ -88,6 +88,12 @@ impl Store {
                 if !u.used {
                     return format!("segment {}: free{role}", segment.0);
                 }
+                if u.holds_copies {
+                    return format!(
+                        "segment {}: {} live bytes of second copies, touched in interval {}",
+                        segment.0, u.live, u.touched
+                    );
+                }
                 format!(
                     "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in \
                      interval {}, youngest {}{role}",

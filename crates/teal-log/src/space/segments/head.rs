@@ -51,13 +51,15 @@ impl SegmentTable {
         is_named
     }
 
+    /// Returns whether something is about to be written to a segment: records or second copies.
     pub(super) fn is_reserved(&self, segment: Segment) -> bool {
         [self.head.a, self.head.b]
             .iter()
             .any(|run| run.sectors > 0 && self.geometry.segment_of(run.addr) == Some(segment))
+            || self.copy_segment() == Some(segment)
     }
 
-    /// Returns the segments of the head and its successor, each once.
+    /// Returns the segments of the head, its successor and further second copies, each once.
     pub(super) fn head_segments(&self) -> impl Iterator<Item = Segment> {
         let of = |run: SectorRun| {
             if run.sectors > 0 {
@@ -68,7 +70,8 @@ impl SegmentTable {
         };
         let a = of(self.head.a);
         let b = of(self.head.b);
-        [a, b.filter(|_| a != b)].into_iter().flatten()
+        let b = b.filter(|_| a != b);
+        [a, b, self.copy_segment()].into_iter().flatten()
     }
 
     /// Returns the next free segment after the head, ready ones only or unready ones only.

@@ -45,7 +45,9 @@ impl SegmentTable {
             };
             // Segments of the head are still written; bad ones cannot be read.
             let is_free = !self.is_reserved(segment) && !self.bad.contains(&segment.0);
+            // Second copies move with their pages.
             if u.used
+                && !u.holds_copies
                 && u.live > 0
                 && fill <= FULLEST
                 && is_free
