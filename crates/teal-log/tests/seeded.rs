@@ -11,6 +11,8 @@ mod life;
 mod oracle;
 #[path = "suite/sealing.rs"]
 mod sealing;
+#[path = "suite/unfinished.rs"]
+mod unfinished;
 
 use explore::{Effort, Explorer, assert_checked, begun, made, shape};
 use life::{Life, Plan, fresh, open, options};
@@ -69,6 +71,7 @@ fn life(turn: u64) -> Result<(), String> {
     decay(&mut life, turn)?;
     failed_sync(turn)?;
     sealing::readers_beside_checkpoints(10)?;
+    unfinished::cut_checkpoints(physical, turn)?;
     churn(turn)
 }
 

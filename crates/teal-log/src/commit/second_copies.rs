@@ -180,8 +180,14 @@ impl CommitLog {
         let first = Sector::new(at.get() / align * align);
         let skip = ((at.get() - first.get()) * SECTOR) as usize;
         let mut bytes = vec![0; (skip + page.len()).next_multiple_of((align * SECTOR) as usize)];
-        // The neighbours are copies of the same checkpoint.
-        self.objects.reader.read_raw(first, &mut bytes)?;
+        // The neighbours are copies of the same checkpoint. One that cannot be read is lost anyhow
+        // until it is written in its turn.
+        for (sector, at) in bytes.chunks_mut(SECTOR as usize).zip(0..) {
+            let is_read = self.objects.reader.read_raw(first.plus(at), sector).is_ok();
+            if !is_read {
+                sector.fill(0);
+            }
+        }
         bytes[skip..skip + page.len()].copy_from_slice(page);
         self.objects.reader.write(first, bytes.into())
     }

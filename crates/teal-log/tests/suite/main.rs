@@ -8,6 +8,7 @@ mod explore;
 mod life;
 mod oracle;
 
+mod copies;
 mod cost;
 mod crash;
 mod directories;
@@ -22,3 +23,4 @@ mod sealing;
 mod share;
 mod stale;
 mod store;
+mod unfinished;

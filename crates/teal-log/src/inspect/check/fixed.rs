@@ -3,7 +3,7 @@
 use super::{Severity, StoreChecker};
 use crate::format::anchor::{self, Anchor};
 use crate::format::record::{HEADER, RecordHeader};
-use crate::format::superblock::{self, Superblock};
+use crate::format::superblock::{self, SECOND_COPIES, Superblock};
 use teal_types::Sector;
 
 impl StoreChecker<'_> {
@@ -13,12 +13,18 @@ impl StoreChecker<'_> {
     }
 
     fn check_superblocks(&mut self) {
-        let sb = &self.store.sb;
+        // The feature is set in one of them after the other, and this opening may have set it.
+        let with_copies = |sb: Superblock| Superblock {
+            incompatible: sb.incompatible | SECOND_COPIES,
+            ..sb
+        };
+        let sb = with_copies(self.store.sb.clone());
         // Both copies must be equal: one replaces the other.
         for at in [Sector::new(0), Superblock::second_copy(sb.sectors)] {
             let mut bytes = vec![0; superblock::BYTES];
             let read = self.store.reader.read_raw(at, &mut bytes);
-            let same = read.is_ok() && Superblock::decode(&bytes).is_ok_and(|copy| copy == *sb);
+            let same = read.is_ok()
+                && Superblock::decode(&bytes).is_ok_and(|copy| with_copies(copy) == sb);
             if !same {
                 self.add_problem(
                     Severity::Damage,

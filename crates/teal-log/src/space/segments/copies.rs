@@ -87,6 +87,10 @@ impl SegmentTable {
 
     /// Returns the free segment that the log comes to last among those far enough from `page`.
     fn next_copy_segment(&self, page: Segment) -> Option<Segment> {
+        if bug(Bug::CopiesTogether) {
+            let mut near = self.free.range(page.0..).map(|segment| Segment(*segment));
+            return near.find(|segment| !self.is_reserved(*segment));
+        }
         let behind = self.free.range(..page.0).rev();
         behind
             .chain(self.free.range(page.0..).rev())

@@ -1,0 +1,273 @@
+//! Second copies of the pages of the inode map: no single damage to a page loses a file.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
+use teal_log::{
+    CheckOptions, CheckReport, Cost, DiskPlace, MkfsOptions, NewObject, OpenOptions, Severity,
+    Store, StoreError,
+};
+use teal_testkit::Rng;
+use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
+
+const MIB: u64 = 1 << 20;
+const MAP_PAGE: &str = "a page of the inode map";
+const COPY: &str = "the second copy of a page";
+/// A store of 16 MiB with the files `f0` to `f299`, made before pages had second copies: each
+/// sector that is not zero, behind its number.
+const OLDER: &[u8] = include_bytes!("../images/without-second-copies.sectors");
+/// Where the incompatible feature bits are in the superblock.
+const FEATURES_AT: usize = 48;
+
+fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
+    let disk = Arc::clone(disk) as Arc<dyn Disk>;
+    Store::open(disk, Arc::new(SystemClock), OpenOptions::default())
+        .unwrap()
+        .0
+}
+
+fn new_store(bytes: u64) -> Arc<MemDisk> {
+    let disk = Arc::new(MemDisk::new(bytes / SECTOR));
+    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
+    let options = MkfsOptions::default();
+    Store::mkfs(shared, Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
+    disk
+}
+
+fn create(store: &Store, name: &str, content: &[u8]) -> Result<ObjectNo, StoreError> {
+    let op = store.begin(Cost::create().with_piece(content.len() as u64))?;
+    let mut locked = op.lock(&[ObjectNo::ROOT])?;
+    let no = locked.create(NewObject {
+        kind: FileType::File,
+        perm: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        now: Timestamp::default(),
+    });
+    locked.insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), no)?;
+    locked.write(no, 0, content)?;
+    Ok(no)
+}
+
+fn touch(store: &Store, no: ObjectNo, content: &[u8]) -> Result<(), StoreError> {
+    let op = store.begin(Cost::write(content.len() as u64).replacing())?;
+    op.lock(&[no])?.write(no, 0, content)
+}
+
+fn check(store: &Store) -> CheckReport {
+    store.check(CheckOptions { verify_data: true }, &mut |_| {})
+}
+
+fn assert_clean(store: &Store) -> CheckReport {
+    let report = check(store);
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    report
+}
+
+/// Inverts every byte of a place.
+fn invert(disk: &MemDisk, place: &DiskPlace) {
+    let mut bytes = vec![0; place.bytes as usize];
+    let at = Sector::new(place.byte / SECTOR);
+    disk.read_at(at, &mut bytes).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    disk.write_at(at, &[IoSlice::new(&bytes)]).unwrap();
+}
+
+fn places(store: &Store, what: &str) -> Vec<DiskPlace> {
+    let mut found = store.places();
+    found.retain(|place| place.what == what);
+    found
+}
+
+fn filled(bytes: u64, files: u64) -> (Arc<MemDisk>, Vec<ObjectNo>) {
+    let disk = new_store(bytes);
+    let store = open(&disk);
+    let made = (0..files).map(|i| create(&store, &format!("file {i}"), &i.to_le_bytes()).unwrap());
+    let made = made.collect();
+    store.close().unwrap();
+    (disk, made)
+}
+
+fn assert_all_there(store: &Store, files: &[ObjectNo]) {
+    for (i, no) in (0_u64..).zip(files) {
+        assert_eq!(store.read(*no, 0, 8).unwrap(), i.to_le_bytes(), "file {i}");
+    }
+}
+
+#[test]
+fn a_damaged_page_of_the_map_loses_no_file_and_the_next_checkpoint_renews_it() {
+    let (disk, files) = filled(64 * MIB, 1100);
+    let pages = places(&open(&disk), MAP_PAGE);
+    assert!(pages.len() > 9, "{} pages", pages.len());
+    for place in &pages {
+        let whole = disk_bytes(&disk);
+        invert(&disk, place);
+        let store = open(&disk);
+        assert_all_there(&store, &files);
+        assert!(store.counter_values().second_copies_read > 0);
+        let written = store.counter_values().writes;
+        assert_eq!(written, 0, "a read writes nothing");
+        let report = check(&store);
+        let damage: Vec<_> = report
+            .problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Damage)
+            .map(|problem| problem.sector)
+            .collect();
+        assert_eq!(
+            damage,
+            [Some(place.byte / SECTOR)],
+            "{:#?}",
+            report.problems
+        );
+        touch(&store, files[0], &0_u64.to_le_bytes()).unwrap();
+        store.checkpoint().unwrap();
+        assert_clean(&store);
+        drop(store);
+        let store = open(&disk);
+        assert_all_there(&store, &files);
+        assert_eq!(store.counter_values().second_copies_read, 0);
+        drop(store);
+        put(&disk, &whole);
+    }
+}
+
+#[test]
+fn a_damaged_second_copy_is_reported_by_its_place_and_costs_nothing() {
+    let (disk, files) = filled(64 * MIB, 300);
+    let copies = places(&open(&disk), COPY);
+    assert_eq!(copies.len(), places(&open(&disk), MAP_PAGE).len());
+    for place in &copies {
+        invert(&disk, place);
+        let store = open(&disk);
+        assert_all_there(&store, &files);
+        assert_eq!(store.counter_values().second_copies_read, 0);
+        let report = check(&store);
+        assert_eq!(report.total, 1, "{:#?}", report.problems);
+        assert_eq!(report.problems[0].sector, Some(place.byte / SECTOR));
+        assert!(report.problems[0].what.contains("second copy"));
+        drop(store);
+        invert(&disk, place);
+    }
+}
+
+#[test]
+fn when_both_copies_are_damaged_the_read_fails() {
+    let (disk, files) = filled(16 * MIB, 3);
+    let store = open(&disk);
+    let pages = [places(&store, MAP_PAGE), places(&store, COPY)].concat();
+    assert_eq!(pages.len(), 2);
+    drop(store);
+    pages.iter().for_each(|place| invert(&disk, place));
+    let store = open(&disk);
+    assert!(matches!(
+        store.read(files[0], 0, 8),
+        Err(StoreError::Corrupt { .. })
+    ));
+    assert_eq!(store.counter_values().second_copies_read, 0);
+}
+
+fn disk_bytes(disk: &MemDisk) -> Vec<u8> {
+    let mut bytes = vec![0; (disk.shape().sectors * SECTOR) as usize];
+    disk.read_at(Sector::new(0), &mut bytes).unwrap();
+    bytes
+}
+
+fn put(disk: &MemDisk, bytes: &[u8]) {
+    disk.write_at(Sector::new(0), &[IoSlice::new(bytes)])
+        .unwrap();
+}
+
+/// Fills a store, and overwrites and removes at random with checkpoints in between. At each of them
+/// all copies are there, far from their pages, and few segments are taken by them.
+fn churned(bytes: u64, seed: u64) {
+    let disk = new_store(bytes);
+    let store = open(&disk);
+    let mut rng = Rng::new(seed);
+    let mut files = Vec::new();
+    // Small files and large ones, until the store is full.
+    loop {
+        let len = if rng.below(8) == 0 { 60_000 } else { 300 };
+        match create(&store, &format!("file {}", files.len()), &vec![7; len]) {
+            Ok(no) => files.push(no),
+            Err(StoreError::NoSpace) => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    store.checkpoint().unwrap();
+    for round in 0..60 {
+        for _ in 0..20 {
+            let no = files[rng.below(files.len() as u64) as usize];
+            match touch(&store, no, &[round; 300]) {
+                Ok(()) | Err(StoreError::NoSpace) => {}
+                Err(e) => panic!("{e}"),
+            }
+        }
+        store.checkpoint().unwrap();
+        if round % 10 == 9 {
+            let report = assert_clean(&store);
+            let map_pages = places(&store, MAP_PAGE).len() as u64;
+            assert_eq!(
+                report.copies, map_pages,
+                "round {round}: copies are missing"
+            );
+        }
+    }
+    assert_eq!(store.counter_values().second_copies_missing, 0);
+    store.close().unwrap();
+    drop(store);
+    assert_clean(&open(&disk));
+}
+
+#[test]
+fn a_full_store_has_all_second_copies_and_stays_clean() {
+    churned(16 * MIB, 1);
+    churned(64 * MIB, 2);
+}
+
+fn features(disk: &MemDisk) -> [u8; 2] {
+    let bytes = disk_bytes(disk);
+    [FEATURES_AT, bytes.len() - 4096 + FEATURES_AT].map(|at| bytes[at])
+}
+
+#[test]
+fn an_older_store_mounts_and_gains_copies_as_its_pages_are_folded() {
+    let disk = Arc::new(MemDisk::new(16 * MIB / SECTOR));
+    for sector in OLDER.chunks(4 + SECTOR as usize) {
+        let (number, bytes) = sector.split_at(4);
+        let at = Sector::new(u32::from_le_bytes(number.try_into().unwrap()).into());
+        disk.write_at(at, &[IoSlice::new(bytes)]).unwrap();
+    }
+    let store = open(&disk);
+    let report = assert_clean(&store);
+    assert_eq!((report.objects, report.copies), (301, 0));
+    let names: Vec<_> = (0..300)
+        .map(|i| {
+            let name = Name::new(format!("f{i}").as_bytes()).unwrap();
+            store.lookup(ObjectNo::ROOT, &name).unwrap().unwrap().0
+        })
+        .collect();
+    store.close().unwrap();
+    assert_eq!(features(&disk), [1, 1], "reading changes nothing");
+    drop(store);
+
+    let store = open(&disk);
+    touch(&store, names[0], b"changed").unwrap();
+    store.checkpoint().unwrap();
+    let report = assert_clean(&store);
+    // The leaf and the page above it.
+    assert_eq!(report.copies, 2);
+    assert_eq!(features(&disk), [3, 3]);
+    for no in &names {
+        touch(&store, *no, b"changed").unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk);
+    let report = assert_clean(&store);
+    assert_eq!(report.copies, places(&store, MAP_PAGE).len() as u64);
+    for no in &names {
+        assert_eq!(store.read(*no, 0, 7).unwrap(), *b"changed");
+    }
+}
