@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`superblock`] | the identity of a store and where its parts are | `TEALFS\0\x01` |
 //! | [`anchor`] | where the newest checkpoint is | `TANC` |
+//! | [`root_copy`] | the second copy of a checkpoint's roots | `TROO` |
 //! | [`record`] | one part of a batch: header, payload, body of deltas | `TREC` |
 //! | [`delta`] | what a batch changed | inside a record |
 //! | [`inode`] | an object | inside a record's body |
@@ -30,6 +31,7 @@ pub(crate) mod note_key;
 pub(crate) mod owner;
 pub(crate) mod page;
 pub(crate) mod record;
+pub(crate) mod root_copy;
 pub(crate) mod segment_walk;
 pub(crate) mod shared;
 pub(crate) mod superblock;

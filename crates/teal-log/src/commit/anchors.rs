@@ -2,10 +2,35 @@
 
 use crate::format::anchor::{self, Anchor};
 use crate::format::geometry::Geometry;
+use crate::format::root_copy::{self, RootCopy};
 use crate::format::superblock::Superblock;
 use crate::tree::reader::CachedReader;
 use std::collections::BTreeMap;
 use teal_types::Sector;
+
+/// The second copy of the roots in an anchor slot.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FoundRootCopy {
+    Whole(Box<RootCopy>),
+    /// Something is there that is not whole, or cannot be read.
+    Torn,
+    Missing,
+}
+
+/// Reads the second copy of the roots in the anchor slot at `slot`.
+pub(crate) fn read_root_copy(
+    slot: Sector,
+    reader: &CachedReader,
+    uuid: &[u8; 16],
+) -> FoundRootCopy {
+    let mut bytes = vec![0; root_copy::MOST];
+    let read = reader.read_raw(slot.plus(root_copy::SKIP), &mut bytes);
+    match RootCopy::decode(&bytes, uuid) {
+        Some(copy) => FoundRootCopy::Whole(Box::new(copy)),
+        None if read.is_err() || bytes.iter().any(|byte| *byte != 0) => FoundRootCopy::Torn,
+        None => FoundRootCopy::Missing,
+    }
+}
 
 /// The whole anchors of a store, each with its place on the disk.
 #[derive(Debug)]
@@ -57,6 +82,24 @@ impl Anchors {
             .map(|(_, anchor)| (anchor.checkpoint, *anchor))
             .collect();
         by_checkpoint.into_values().rev().collect()
+    }
+
+    /// Reads the second copy of the roots that an anchor's checkpoint ended with, from the first
+    /// slot that has it whole.
+    pub(crate) fn root_copy(
+        &self,
+        anchor: &Anchor,
+        reader: &CachedReader,
+        sb: &Superblock,
+    ) -> Option<RootCopy> {
+        self.0
+            .iter()
+            .filter(|(_, found)| found.checkpoint == anchor.checkpoint)
+            .filter_map(|(at, _)| match read_root_copy(*at, reader, &sb.uuid) {
+                FoundRootCopy::Whole(copy) => Some(*copy),
+                FoundRootCopy::Torn | FoundRootCopy::Missing => None,
+            })
+            .find(|copy| copy.checkpoint == anchor.checkpoint)
     }
 
     /// Returns the highest sequence number that any of the anchors knows to be durable.

@@ -132,7 +132,9 @@ impl CommitLog {
             ..CheckpointRoots::default()
         };
         self.keep_deferred(layout)?;
-        Self::add_roots(layout, roots)
+        // The second copy of the roots does not repeat what waits.
+        let is_copied = self.objects.deferred.is_empty();
+        Self::add_roots(layout, roots, is_copied)
     }
 
     /// Brings the trees and the whole records of all unfolded objects into the batch.
@@ -189,6 +191,7 @@ impl CommitLog {
     fn add_roots(
         layout: &mut BatchLayout<'_>,
         mut roots: CheckpointRoots,
+        is_copied: bool,
     ) -> Result<(), SealError> {
         // Making room may open a record in another segment, which changes that segment's item: room
         // first, then the items.
@@ -208,6 +211,9 @@ impl CommitLog {
         roots.copies = layout.segments.copy_position();
         // The usage tree does not have them yet: they are due at the next checkpoint.
         layout.segments.put_changed(changed);
+        if is_copied {
+            layout.copies.set_roots(roots.clone());
+        }
         layout.add_delta(
             ObjectNo::new(0),
             Lsn::ZERO,

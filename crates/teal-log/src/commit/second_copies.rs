@@ -12,13 +12,16 @@
 use crate::commit::log::CommitLog;
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
-use crate::format::page::{ExpectedPage, PagePtr, TreeKind};
+use crate::format::delta::CheckpointRoots;
+use crate::format::page::{ExpectedPage, PagePtr};
+use crate::format::record::HEADER;
+use crate::format::root_copy::RootCopy;
 use crate::format::superblock::{SECOND_COPIES, Superblock};
 use crate::seeded::{Bug, bug};
 use crate::space::segments::SegmentTable;
-use crate::tree::PageMeta;
 use crate::tree::copies::PageToRenew;
-use crate::tree::reader::CachedReader;
+use crate::tree::reader::{CachedReader, RecordInFlight};
+use crate::tree::{PageMeta, Tree};
 use teal_types::{Lsn, SECTOR, Sector};
 
 /// Segments of copies that are worth no work, however little lives in them.
@@ -27,7 +30,7 @@ const FEW_SEGMENTS: u64 = 2;
 const SPARSE_PART: u64 = 4;
 
 /// The second copies of a batch, laid out.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SecondCopies {
     /// Each with its first sector.
     runs: Vec<(Sector, Vec<u8>)>,
@@ -39,6 +42,8 @@ pub(crate) struct SecondCopies {
     missing: Vec<PageToRenew>,
     /// Alignment of what is written, in sectors.
     align: u64,
+    /// The roots, if their second copy says all of the batch that opening needs.
+    roots: Option<CheckpointRoots>,
 }
 
 impl SecondCopies {
@@ -48,6 +53,24 @@ impl SecondCopies {
             room,
             ..Self::default()
         }
+    }
+
+    /// Sets the roots of the checkpoint.
+    pub(crate) fn set_roots(&mut self, roots: CheckpointRoots) {
+        self.roots = Some(roots);
+    }
+
+    /// Returns the second copy of the roots, once the last record of the batch is known.
+    pub(crate) fn root_copy(self, last: &RecordInFlight) -> Option<RootCopy> {
+        let roots = self.roots?;
+        let mut header = [0; HEADER];
+        last.parts.copy_to(0..HEADER, &mut header);
+        Some(RootCopy {
+            checkpoint: roots.checkpoint,
+            at: last.start,
+            header,
+            roots,
+        })
     }
 
     /// Returns the bytes of the free segments that were taken.
@@ -150,28 +173,39 @@ impl CommitLog {
             return Ok(());
         }
         let wanted = |ptr: PagePtr| unfinished.contains(&ptr.addr());
-        let imap = self.objects.inode_map.read();
-        let found = match imap.tree.pages_with_copy(reader, &wanted) {
-            Ok(found) => found,
-            Err(e) => {
-                log::warn!("second copies are not finished: {e}");
-                return Ok(());
-            }
-        };
-        for (page, ptr) in found {
-            let want = ExpectedPage {
-                kind: page.kind,
-                owner: imap.tree.owner(),
-                level: Some(page.level),
+        self.each_copied_tree(|tree| {
+            let found = match tree.pages_with_copy(reader, &wanted) {
+                Ok(found) => found,
+                Err(e) => {
+                    log::warn!("second copies are not finished: {e}");
+                    return Ok(());
+                }
             };
-            // A page that is lost has no copy either: that is damage, which reads tell of.
-            if let Some(second) = ptr.second_copy()
-                && let Ok(node) = reader.read_page(ptr, ptr.addr(), want)
-            {
-                self.write_copy(second, &node.encode(page.kind, imap.tree.owner()))?;
+            for (page, ptr) in found {
+                let want = ExpectedPage {
+                    kind: page.kind,
+                    owner: tree.owner(),
+                    level: Some(page.level),
+                };
+                // A page that is lost has no copy either: that is damage, which reads tell of.
+                if let Some(second) = ptr.second_copy()
+                    && let Ok(node) = reader.read_page(ptr, ptr.addr(), want)
+                {
+                    self.write_copy(second, &node.encode(page.kind, tree.owner()))?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Shows each tree whose pages have second copies, under its lock.
+    fn each_copied_tree(
+        &self,
+        mut show: impl FnMut(&mut Tree) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        show(&mut self.objects.inode_map.write().tree)?;
+        show(&mut self.objects.orphans.lock())?;
+        show(&mut self.usage.lock())
     }
 
     /// Writes a copy to its place, whole physical sectors at a time.
@@ -207,23 +241,26 @@ impl CommitLog {
             return Ok(());
         }
         let reader = &self.objects.reader;
-        let mut imap = self.objects.inode_map.write();
-        let mut pages = reader.to_renew.take();
-        if let Some(given_up) = is_emptying {
-            let geometry = self.objects.geometry;
-            let is_there = |at| geometry.segment_of(at) == Some(given_up);
-            let wanted = |ptr: PagePtr| ptr.second_copy().is_some_and(is_there);
-            match imap.tree.pages_with_copy(reader, &wanted) {
-                Ok(found) => pages.extend(found.into_iter().map(|(page, _)| page)),
-                Err(e) => log::warn!("second copies are not moved: {e}"),
+        let pages = reader.to_renew.take();
+        let geometry = self.objects.geometry;
+        let is_there = |at| is_emptying.is_some() && geometry.segment_of(at) == is_emptying;
+        let wanted = |ptr: PagePtr| ptr.second_copy().is_some_and(is_there);
+        self.each_copied_tree(|tree| {
+            let moved = tree.pages_with_copy(reader, &wanted).unwrap_or_else(|e| {
+                log::warn!("second copies are not moved: {e}");
+                Vec::new()
+            });
+            let moved = moved.into_iter().map(|(page, _)| page);
+            let kind = tree.kind();
+            for page in pages.iter().copied().chain(moved) {
+                if page.kind == kind
+                    && let Err(e) = tree.touch(reader, page.level, page.key, page.at)
+                {
+                    log::warn!("a page gets no second copy: {e}");
+                }
             }
-        }
-        for page in pages.iter().filter(|page| page.kind == TreeKind::InodeMap) {
-            if let Err(e) = imap.tree.touch(reader, page.level, page.key, page.at) {
-                log::warn!("a page gets no second copy: {e}");
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Returns the emptiest segment of copies, if little lives in all of them together.

@@ -29,6 +29,7 @@ use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::record;
+use crate::format::root_copy::RootCopy;
 use crate::object::open_batch::BatchChanges;
 use crate::seeded::{Bug, bug};
 use crate::tree::reader::RecordInFlight;
@@ -277,11 +278,14 @@ impl CommitLog {
         add_to_counter(&self.objects.reader.counters.batches, 1);
         // The anchor goes last: until it is whole, the older checkpoint holds.
         if let Some((addr, seq)) = sealed.checkpoint_at {
-            self.write_anchor(committer, addr, seq)?;
-            if bug(Bug::CopyNotDurable) {
-                sealed.copies.write_to(&self.objects.reader)?;
-            }
+            let late = bug(Bug::CopyNotDurable).then(|| sealed.copies.clone());
+            let last = sealed.records.last();
+            let roots = last.and_then(|last| sealed.copies.root_copy(last));
+            self.write_anchor(committer, (addr, seq), roots)?;
             committer.note_checkpoint();
+            if let Some(copies) = late {
+                copies.write_to(&self.objects.reader)?;
+            }
         } else if matches!(kind, BatchKind::Batch | BatchKind::Written) {
             committer.log_grew(bytes, self.objects.clock.monotonic_time());
         }
@@ -303,8 +307,8 @@ impl CommitLog {
     fn write_anchor(
         &self,
         committer: &mut Committer,
-        addr: Sector,
-        seq: u64,
+        (addr, seq): (Sector, u64),
+        roots: Option<RootCopy>,
     ) -> Result<(), StoreError> {
         // Near the checkpoint, so that a disk head moves little.
         let near = self.objects.geometry.place_near(addr);
@@ -315,7 +319,13 @@ impl CommitLog {
             watermark: committer.chain().watermark,
             secs: self.objects.clock.civil_time().secs.max(0) as u64,
         };
-        let mut bytes = anchor.encode(&self.objects.sb.uuid);
+        let uuid = &self.objects.sb.uuid;
+        let mut bytes = anchor.encode(uuid);
+        bytes.extend(
+            roots
+                .and_then(|roots| roots.encode(uuid))
+                .unwrap_or_default(),
+        );
         crate::format::codec::pad_to_multiple(
             &mut bytes,
             (self.objects.geometry.align * SECTOR) as usize,

@@ -152,6 +152,13 @@ impl CheckpointRoots {
     /// Bytes of the encoding without its usage overrides.
     pub(crate) const FIXED: usize = 124 + 6 * PagePtr::SECOND_BYTES + 8;
 
+    /// Returns the bytes of the roots.
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.checkpoint);
         out.put_u64(self.next_object);
@@ -185,7 +192,7 @@ impl CheckpointRoots {
         ]
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut t = FieldReader(bytes);
         let mut roots = Self {
             checkpoint: t.counter()?,

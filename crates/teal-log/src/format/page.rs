@@ -92,7 +92,7 @@ impl TreeKind {
     }
     /// Returns whether each of its pages is stored twice: so much depends on it.
     pub(crate) const fn has_second_copies(self) -> bool {
-        matches!(self, Self::InodeMap)
+        matches!(self, Self::InodeMap | Self::Orphans | Self::Usage)
     }
     /// Returns the version that a page at a level is written in.
     const fn page_version(self, level: u8) -> u16 {

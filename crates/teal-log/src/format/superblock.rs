@@ -38,7 +38,7 @@ const FLAG_ROTATIONAL: u32 = 1;
 /// Incompatible feature bit: directories keep names made one after the other together
 /// (`object/directory.rs`).
 pub(crate) const GROUPED_NAMES: u64 = 1;
-/// Incompatible feature bit: pages of the inode map have second copies.
+/// Incompatible feature bit: pages on which much depends have second copies.
 pub(crate) const SECOND_COPIES: u64 = 2;
 /// Incompatible feature bits that this program knows.
 const KNOWN: u64 = GROUPED_NAMES | SECOND_COPIES;

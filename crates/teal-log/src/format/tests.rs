@@ -7,6 +7,7 @@ use super::future::HistoryItem;
 use super::imap::{InodeMapItem, RecordHome};
 use super::inode::{self, DirectoryEntry, InodeCore, InodeItem, ParentLink};
 use super::record::{self, BatchSums, RecordHeader, SectorRun};
+use super::root_copy::RootCopy;
 use super::shared::SharedExtent;
 use super::superblock::{Superblock, SuperblockRefusal};
 use super::usage::SegmentUse;
@@ -445,4 +446,38 @@ fn checksums_of_pieces_make_that_of_the_whole() {
             super::checksum::crc(&bytes[..first + second])
         );
     }
+}
+
+#[test]
+fn golden_root_copy() {
+    let uuid = superblock().uuid;
+    let header = RecordHeader {
+        flags: record::CHECKPOINT | record::COMMIT,
+        ..header()
+    };
+    let copy = RootCopy {
+        checkpoint: 12,
+        at: Sector::new(0x605_0403_0201),
+        header: header.encode(&uuid).try_into().unwrap(),
+        roots: roots(),
+    };
+    let bytes = copy.encode(&uuid).unwrap();
+    assert_eq!(pin(&bytes[..bytes.len() - 4]), "768 bytes, crc 34d60556");
+    assert_eq!(RootCopy::decode(&bytes, &uuid), Some(copy.clone()));
+    assert!(copy.record_header(&uuid).is_some());
+    assert_eq!(RootCopy::decode(&bytes, &[1; 16]), None);
+    for at in [0, 30, 100, 600, bytes.len() - 1] {
+        let mut torn = bytes.clone();
+        torn[at] ^= 1;
+        assert_eq!(RootCopy::decode(&torn, &uuid), None, "byte {at}");
+    }
+    let long = CheckpointRoots {
+        overrides: vec![(3, usage()); 100],
+        ..roots()
+    };
+    let long = RootCopy {
+        roots: long,
+        ..copy
+    };
+    assert_eq!(long.encode(&uuid), None, "it does not fit a slot");
 }

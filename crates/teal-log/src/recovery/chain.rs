@@ -6,6 +6,7 @@ use crate::format::checksum::crc_matches;
 use crate::format::delta::{Delta, decode_body};
 use crate::format::geometry::Geometry;
 use crate::format::record::{self, HEADER, RecordHeader, SectorRun};
+use crate::format::root_copy::RootCopy;
 use crate::format::superblock::Superblock;
 use crate::recovery::refusal::StoreOpenError;
 use crate::recovery::window::ReadAheadWindow;
@@ -14,7 +15,7 @@ use crate::tree::reader::CachedReader;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use teal_types::{SECTOR, Sector};
+use teal_types::{ObjectNo, SECTOR, Sector};
 
 /// A record of the chain.
 pub(crate) struct ChainRecord {
@@ -30,6 +31,18 @@ pub(crate) struct FollowedChain {
     pub(crate) chain: Vec<ChainRecord>,
     /// The last record behind them, whether or not its batch is whole.
     pub(crate) last: RecordHeader,
+}
+
+fn lost(seq: u64, at: Sector) -> StoreOpenError {
+    StoreOpenError::Lost { seq, at: at.get() }
+}
+
+impl FollowedChain {
+    /// Returns whether a checkpoint's last record is among the records.
+    pub(crate) fn has_checkpoint(&self) -> bool {
+        let is_last = |record: &ChainRecord| record.header.has_flag(record::CHECKPOINT);
+        self.chain.iter().any(is_last)
+    }
 }
 
 /// The disk while it is being opened.
@@ -179,14 +192,53 @@ impl OpeningDisk<'_> {
     pub(crate) fn follow_chain(
         &self,
         from: Anchor,
-        mut watermark: u64,
+        watermark: u64,
         salvage: bool,
     ) -> Result<FollowedChain, StoreOpenError> {
-        let lost = |seq, at: Sector| StoreOpenError::Lost { seq, at: at.get() };
         // The checkpoint's record must be there: the anchor was written after its barrier.
         let first = self
             .read_record(from.addr, |h| h.seq == from.seq)
             .ok_or_else(|| lost(from.seq, from.addr))?;
+        self.follow_from(first, watermark, salvage)
+    }
+
+    /// Returns the committed records behind a checkpoint of which the second copy of its roots
+    /// tells, the last record of the checkpoint first. Without salvage the end of the log must be
+    /// as certain as usual: a record follows, or that last one is whole.
+    pub(crate) fn follow_root_copy(
+        &self,
+        copy: &RootCopy,
+        watermark: u64,
+        salvage: bool,
+    ) -> Option<FollowedChain> {
+        let header = copy.record_header(&self.sb.uuid)?;
+        let is_whole = self.read_record(copy.at, |h| h.seq == header.seq).is_some();
+        let mut body = Vec::new();
+        let roots = Delta::Roots(Box::new(copy.roots.clone()));
+        roots.encode(ObjectNo::new(0), 0, &mut body);
+        let first = ChainRecord {
+            at: copy.at,
+            digest: record::header_digest(&copy.header, &self.sb.uuid),
+            header: RecordHeader {
+                deltas: 1,
+                ..header
+            },
+            body: body.into(),
+        };
+        // A watermark above this record keeps the chain from believing it torn.
+        let watermark = watermark.max(header.seq);
+        let followed = self.follow_from(first, watermark, salvage).ok()?;
+        (is_whole || salvage || followed.chain.len() > 1).then_some(followed)
+    }
+
+    /// Follows the chain from its first record.
+    fn follow_from(
+        &self,
+        first: ChainRecord,
+        mut watermark: u64,
+        salvage: bool,
+    ) -> Result<FollowedChain, StoreOpenError> {
+        let start = first.at;
         let mut chain = vec![first];
         let mut sectors = 0;
         while let Some(last) = chain.last() {
@@ -229,7 +281,7 @@ impl OpeningDisk<'_> {
             .rposition(|l| l.header.has_flag(record::COMMIT))
             .map_or(0, |i| i + 1);
         if bug(Bug::TornTailRefused) && committed < found {
-            return Err(lost(0, from.addr));
+            return Err(lost(0, start));
         }
         chain.truncate(if bug(Bug::CommitFlagIgnored) {
             chain.len()

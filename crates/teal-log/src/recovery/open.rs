@@ -21,6 +21,7 @@ use crate::commit::durability::Durability;
 use crate::commit::layout::ChainPosition;
 use crate::commit::log::{CommitLog, StoreSettings};
 use crate::commit::witness::OverwriteWitness;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::codec::COUNTER_LIMIT;
@@ -129,6 +130,17 @@ impl FoundLog {
             found = opening
                 .follow_chain(anchor, anchors.watermark(), salvage)
                 .map(|followed| (anchor, followed));
+            // A checkpoint of which a record cannot be read.
+            let has_roots = |(_, followed): &(Anchor, FollowedChain)| followed.has_checkpoint();
+            if !found.as_ref().is_ok_and(has_roots)
+                && let Some(copy) = anchors.root_copy(&anchor, reader, &sb)
+                && let Some(followed) =
+                    opening.follow_root_copy(&copy, anchors.watermark(), salvage)
+            {
+                log::warn!("a checkpoint is damaged; the second copy of its roots is read instead");
+                add_to_counter(&reader.counters.second_copies_read, 1);
+                found = Ok((anchor, followed));
+            }
             if found.is_ok() {
                 break;
             }

@@ -20,6 +20,11 @@ pub(crate) struct PageToRenew {
     pub(crate) at: Sector,
 }
 
+/// A page with its pointer.
+pub(crate) type CopiedPage = (PageToRenew, PagePtr);
+/// Says which pages are looked for.
+type PageFilter<'f> = &'f dyn Fn(PagePtr) -> bool;
+
 /// The pages that the next checkpoint writes again.
 #[derive(Debug, Default)]
 pub(crate) struct PagesToRenew {
@@ -72,8 +77,8 @@ impl Tree {
     pub(crate) fn pages_with_copy(
         &self,
         src: &dyn PageSource,
-        wanted: &dyn Fn(PagePtr) -> bool,
-    ) -> Result<Vec<(PageToRenew, PagePtr)>, StoreError> {
+        wanted: PageFilter<'_>,
+    ) -> Result<Vec<CopiedPage>, StoreError> {
         let mut found = Vec::new();
         let Some(root) = &self.root else {
             return Ok(found);
@@ -95,7 +100,7 @@ impl Tree {
         src: &dyn PageSource,
         child: &Child,
         (level, span): (Option<u8>, KeyRange),
-        (wanted, found): (&dyn Fn(PagePtr) -> bool, &mut Vec<(PageToRenew, PagePtr)>),
+        (wanted, found): (PageFilter<'_>, &mut Vec<CopiedPage>),
     ) -> Result<(), StoreError> {
         if level == Some(0) {
             return Ok(());
@@ -117,8 +122,8 @@ impl Tree {
         &self,
         child: &Child,
         (level, key): (u8, u64),
-        wanted: &dyn Fn(PagePtr) -> bool,
-        found: &mut Vec<(PageToRenew, PagePtr)>,
+        wanted: PageFilter<'_>,
+        found: &mut Vec<CopiedPage>,
     ) {
         if let Child::Disk(ptr) = child
             && ptr.second_copy().is_some()

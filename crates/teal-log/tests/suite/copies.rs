@@ -12,6 +12,11 @@ use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
 
 const MIB: u64 = 1 << 20;
 const MAP_PAGE: &str = "a page of the inode map";
+const COPIED: [&str; 3] = [
+    MAP_PAGE,
+    "a page of the orphan set",
+    "a page of the usage table",
+];
 const COPY: &str = "the second copy of a page";
 /// A store of 16 MiB with the files `f0` to `f299`, made before pages had second copies: each
 /// sector that is not zero, behind its number.
@@ -74,9 +79,9 @@ fn invert(disk: &MemDisk, place: &DiskPlace) {
     disk.write_at(at, &[IoSlice::new(&bytes)]).unwrap();
 }
 
-fn places(store: &Store, what: &str) -> Vec<DiskPlace> {
+fn places(store: &Store, what: &[&str]) -> Vec<DiskPlace> {
     let mut found = store.places();
-    found.retain(|place| place.what == what);
+    found.retain(|place| what.contains(&place.what));
     found
 }
 
@@ -98,7 +103,7 @@ fn assert_all_there(store: &Store, files: &[ObjectNo]) {
 #[test]
 fn a_damaged_page_of_the_map_loses_no_file_and_the_next_checkpoint_renews_it() {
     let (disk, files) = filled(64 * MIB, 1100);
-    let pages = places(&open(&disk), MAP_PAGE);
+    let pages = places(&open(&disk), &COPIED);
     assert!(pages.len() > 9, "{} pages", pages.len());
     for place in &pages {
         let whole = disk_bytes(&disk);
@@ -136,8 +141,8 @@ fn a_damaged_page_of_the_map_loses_no_file_and_the_next_checkpoint_renews_it() {
 #[test]
 fn a_damaged_second_copy_is_reported_by_its_place_and_costs_nothing() {
     let (disk, files) = filled(64 * MIB, 300);
-    let copies = places(&open(&disk), COPY);
-    assert_eq!(copies.len(), places(&open(&disk), MAP_PAGE).len());
+    let copies = places(&open(&disk), &[COPY]);
+    assert_eq!(copies.len(), places(&open(&disk), &COPIED).len());
     for place in &copies {
         invert(&disk, place);
         let store = open(&disk);
@@ -156,8 +161,12 @@ fn a_damaged_second_copy_is_reported_by_its_place_and_costs_nothing() {
 fn when_both_copies_are_damaged_the_read_fails() {
     let (disk, files) = filled(16 * MIB, 3);
     let store = open(&disk);
-    let pages = [places(&store, MAP_PAGE), places(&store, COPY)].concat();
-    assert_eq!(pages.len(), 2);
+    let pages = places(&store, &[MAP_PAGE, COPY]);
+    assert_eq!(
+        pages.len(),
+        3,
+        "the map has one page, the usage table another"
+    );
     drop(store);
     pages.iter().for_each(|place| invert(&disk, place));
     let store = open(&disk);
@@ -207,11 +216,8 @@ fn churned(bytes: u64, seed: u64) {
         store.checkpoint().unwrap();
         if round % 10 == 9 {
             let report = assert_clean(&store);
-            let map_pages = places(&store, MAP_PAGE).len() as u64;
-            assert_eq!(
-                report.copies, map_pages,
-                "round {round}: copies are missing"
-            );
+            let pages = places(&store, &COPIED).len() as u64;
+            assert_eq!(report.copies, pages, "round {round}: copies are missing");
         }
     }
     assert_eq!(store.counter_values().second_copies_missing, 0);
@@ -256,8 +262,8 @@ fn an_older_store_mounts_and_gains_copies_as_its_pages_are_folded() {
     touch(&store, names[0], b"changed").unwrap();
     store.checkpoint().unwrap();
     let report = assert_clean(&store);
-    // The leaf and the page above it.
-    assert_eq!(report.copies, 2);
+    // The leaf and the page above it, and the usage table.
+    assert_eq!(report.copies, 3);
     assert_eq!(features(&disk), [3, 3]);
     for no in &names {
         touch(&store, *no, b"changed").unwrap();
@@ -266,8 +272,63 @@ fn an_older_store_mounts_and_gains_copies_as_its_pages_are_folded() {
     drop(store);
     let store = open(&disk);
     let report = assert_clean(&store);
-    assert_eq!(report.copies, places(&store, MAP_PAGE).len() as u64);
+    assert_eq!(report.copies, places(&store, &COPIED).len() as u64);
     for no in &names {
         assert_eq!(store.read(*no, 0, 7).unwrap(), *b"changed");
     }
+}
+
+/// Returns the sectors that hold anything, every `step`th of them.
+fn sectors_in_use(disk: &MemDisk, step: usize) -> Vec<u64> {
+    let bytes = disk_bytes(disk);
+    let in_use = |sector: &&[u8]| sector.iter().any(|byte| *byte != 0);
+    let sectors = bytes.chunks(SECTOR as usize).zip(0..);
+    sectors
+        .filter(|(sector, _)| in_use(sector))
+        .map(|(_, at)| at)
+        .step_by(step)
+        .collect()
+}
+
+#[test]
+fn a_bad_sector_anywhere_costs_no_file_but_those_that_lie_there() {
+    let (disk, files) = filled(64 * MIB, 1100);
+    let store = open(&disk);
+    let places = store.places();
+    drop(store);
+    let mut looked = 0;
+    let mut damaged = 0;
+    for at in sectors_in_use(&disk, 3) {
+        let sector = DiskPlace {
+            byte: at * SECTOR,
+            bytes: SECTOR,
+            what: "",
+            owner: None,
+        };
+        let mine: Vec<_> = places
+            .iter()
+            .filter(|place| {
+                place.byte < (at + 1) * SECTOR && place.byte + place.bytes > at * SECTOR
+            })
+            .filter_map(|place| place.owner)
+            .collect();
+        invert(&disk, &sector);
+        let shared = Arc::clone(&disk) as Arc<dyn Disk>;
+        let opened = Store::open(shared, Arc::new(SystemClock), OpenOptions::default());
+        let (store, _) = opened.unwrap_or_else(|e| panic!("sector {at} of {mine:?}: {e}"));
+        for (i, no) in (0_u64..).zip(&files) {
+            match store.read(*no, 0, 8) {
+                Ok(bytes) => assert_eq!(bytes, i.to_le_bytes(), "sector {at}: file {i}"),
+                Err(_) => {
+                    damaged += 1;
+                    assert!(mine.contains(no), "sector {at}: file {no} is lost");
+                }
+            }
+        }
+        drop(store);
+        invert(&disk, &sector);
+        looked += 1;
+    }
+    println!("{looked} sectors, {damaged} files lost in all");
+    assert!(looked > 100 && damaged > 50, "{looked} sectors, {damaged}");
 }

@@ -28,6 +28,7 @@ fn the_document_has_every_table_of_the_code() {
     for file in [
         "superblock",
         "anchor",
+        "root_copy",
         "record",
         "delta",
         "inode",

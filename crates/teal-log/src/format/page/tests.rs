@@ -48,8 +48,8 @@ fn golden_bytes() {
     bytes.resize(512, 0);
     assert_eq!(page, bytes);
 
-    let page = interior().encode(TreeKind::Orphans, STORE_WIDE);
-    let mut bytes = b"TPAG\x01\0\x04\x02\x02\0\x01\0\x40\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+    let page = interior().encode(TreeKind::Notes, STORE_WIDE);
+    let mut bytes = b"TPAG\x01\0\x08\x02\x02\0\x01\0\x40\0\0\0\0\0\0\0\0\0\0\0".to_vec();
     bytes.extend(b"\x01\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x34\x02\xaa\xbb\xcc\xdd");
     bytes.extend(b"\0\x01\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x34\x02\xaa\xbb\xcc\xdd");
     bytes.resize(512, 0);
@@ -101,12 +101,12 @@ fn golden_bytes_of_a_page_that_names_second_copies() {
     let read = Node::decode(&older, AT, want).unwrap();
     assert_eq!(read.len(), 2);
     older[4] = 2;
-    older[6] = TreeKind::Orphans.code();
-    let orphans = ExpectedPage {
-        kind: TreeKind::Orphans,
+    older[6] = TreeKind::Notes.code();
+    let notes = ExpectedPage {
+        kind: TreeKind::Notes,
         ..want
     };
-    assert!(Node::decode(&older, AT, orphans).is_err());
+    assert!(Node::decode(&older, AT, notes).is_err());
 }
 
 #[test]

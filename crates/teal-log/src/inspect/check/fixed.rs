@@ -1,8 +1,10 @@
 //! The check of the structures at fixed places: both superblocks, all anchors.
 
 use super::{Severity, StoreChecker};
+use crate::commit::anchors::{FoundRootCopy, read_root_copy};
 use crate::format::anchor::{self, Anchor};
 use crate::format::record::{HEADER, RecordHeader};
+use crate::format::root_copy;
 use crate::format::superblock::{self, SECOND_COPIES, Superblock};
 use teal_types::Sector;
 
@@ -61,9 +63,18 @@ impl StoreChecker<'_> {
                 "an anchor is not whole",
             );
         }
+        let whole = found.clone();
         let Some((at, newest)) = found.into_iter().max_by_key(|(_, a)| a.checkpoint) else {
             return self.add_problem(Severity::Damage, None, None, "no anchor is whole");
         };
+        for (at, anchor) in whole {
+            let is_newest = anchor.checkpoint == newest.checkpoint;
+            if is_newest && read_root_copy(at, reader, uuid) == FoundRootCopy::Torn {
+                let at = at.plus(root_copy::SKIP).get();
+                let what = "a second copy of the roots is not whole";
+                self.add_problem(Severity::Note, None, Some(at), what);
+            }
+        }
         let mut header = vec![0; HEADER];
         // The newest anchor must lead to the first record of its checkpoint.
         let read = self.store.reader.read_raw(newest.addr, &mut header);

@@ -7,6 +7,7 @@ use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::{Extent, MappedExtent};
 use crate::format::geometry::{Geometry, Segment};
 use crate::format::record::{HEADER, RecordHeader, SectorRun, follows_digest, header_digest};
+use crate::format::root_copy::{self, RootCopy};
 use crate::format::superblock::{self, Superblock, SuperblockRefusal};
 use crate::recovery::find_superblock::read_superblock;
 use std::io::{self, Write};
@@ -141,6 +142,12 @@ impl RawDisk<'_> {
             .and_then(|bytes| Anchor::decode(&bytes, &self.sb.uuid))
     }
 
+    fn read_root_copy(&self, slot: Sector) -> Option<RootCopy> {
+        let sectors = root_copy::MOST as u64 / SECTOR;
+        self.read_sectors(slot.plus(root_copy::SKIP), sectors)
+            .and_then(|bytes| RootCopy::decode(&bytes, &self.sb.uuid))
+    }
+
     fn dump_anchors(&self, out: &mut dyn Write) -> io::Result<()> {
         for at in self.geometry.anchor_slots() {
             match self.read_anchor(at) {
@@ -155,6 +162,14 @@ impl RawDisk<'_> {
                     a.secs
                 )?,
                 None => writeln!(out, "anchor at {}: none", at.get())?,
+            }
+            if let Some(copy) = self.read_root_copy(at) {
+                writeln!(
+                    out,
+                    "  second copy of the roots of checkpoint {}, last record at {}",
+                    copy.checkpoint,
+                    copy.at.get()
+                )?;
             }
         }
         Ok(())
