@@ -232,7 +232,7 @@ fn hot_and_cold_data_at_eighty_percent_cost_less_than_three_writes_for_one() {
 fn an_idle_store_is_cleaned_ahead_and_then_silent() {
     let mut run = Run::new(Load {
         mib: 64,
-        percent: 60,
+        percent: 72,
         ..OVERWRITE
     });
     run.spend(32 << 20);

@@ -68,7 +68,8 @@ impl OpenRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-/// A finished batch: its records, second copies of pages, the chain behind it, the homes of its inode records.
+/// A finished batch: its records, second copies of pages, the chain behind it, the homes of its
+/// inode records.
 pub(crate) type LaidOutBatch = (
     Vec<RecordInFlight>,
     SecondCopies,

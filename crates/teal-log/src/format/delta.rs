@@ -117,8 +117,8 @@ pub(crate) enum Delta<'a> {
 /// | 48 | 12 each | page pointers, zero where empty: inode map, usage, orphans, shared extents, history, notes |
 /// | 120 | 4 | number of usage overrides |
 /// | 124 | 44 each | segment u32, usage item: what the usage tree could not know of its own pages |
-/// | behind | 6 each | with the feature second copies: the address of the second copy of each of these pages, zero where there is none |
-/// | then | 8 | the segment that takes second copies u32, 2^32 - 1: none; its sectors taken so far u32 |
+/// | behind | 6 each | with second copies: their addresses in that order, zero: there is none |
+/// | then | 8 | segment for further copies u32, 2^32 - 1: none; its sectors taken u32 |
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct CheckpointRoots {
     pub(crate) checkpoint: u64,

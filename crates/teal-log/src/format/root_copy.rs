@@ -1,5 +1,5 @@
-//! The second copy of a checkpoint's roots. It lies behind the anchor in the anchor's slot, so there
-//! are two of them, half the disk apart, and neither lies with the records of the checkpoint.
+//! The second copy of a checkpoint's roots. It lies behind the anchor in the anchor's slot, so
+//! there are two of them, half the disk apart, and neither lies with the checkpoint's records.
 //!
 //! With it a store opens whose checkpoint has a record that cannot be read: it holds all that
 //! opening needs of the batch. It is written with the anchor, in one request. A checkpoint whose

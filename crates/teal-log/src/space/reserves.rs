@@ -18,13 +18,13 @@ const RESERVE_PART: u64 = 10;
 const FOLD_RESERVE: u64 = 16 << 20;
 const SMALL_PART: u64 = 4;
 /// Set aside for each object: removing it, or moving its record, writes a page of the inode map and
-/// of a directory anew, and many of them share those. About twice what an object takes in them, with
-/// the second copy in the map.
+/// of a directory anew, and many of them share those. About twice what an object takes in them,
+/// with the second copy in the map.
 const OBJECT_SPARE: u64 = 192;
 /// So much is enough for as many pages as are changed between two checkpoints, several times.
 pub(crate) const SPARE_MAX: u64 = 64 << 20;
-/// Fewest segments set aside, beyond the cleaner's: for records, and for second copies of pages, which
-/// need a segment that takes them, the next one, and what is dead of the last.
+/// Fewest segments set aside, beyond the cleaner's: for records, and for second copies of pages,
+/// which need a segment that takes them, the next one, and what is dead of the last.
 const RESERVE_SEGMENTS: u64 = 6 + COPY_SEGMENTS;
 const COPY_SEGMENTS: u64 = 3;
 

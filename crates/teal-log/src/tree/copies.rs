@@ -1,5 +1,5 @@
-//! Pages whose second copy is missing, damaged or to be moved: the next checkpoint writes them anew.
-//! Those whose second copy a power cut may have prevented are kept apart.
+//! Pages whose second copy is missing, damaged or to be moved: the next checkpoint writes them
+//! anew. Those whose second copy a power cut may have prevented are kept apart.
 
 use super::{KeyRange, PageSource, Tree};
 use crate::error::StoreError;
