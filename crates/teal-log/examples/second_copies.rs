@@ -1,5 +1,6 @@
-//! The cost of second copies: bytes and barriers of loads that change much of the inode map, with
-//! checkpoints every 4 MiB of log. `cargo run --release -p teal-log --example second_copies`.
+//! The cost of second copies: bytes and barriers of loads that change much of the inode map, with a
+//! checkpoint every 4 MiB of log, or so many as are said. `cargo run --release -p teal-log --example
+//! second_copies -- 64`.
 //!
 //! Everything is seeded and the disk is in memory, so that two programs can be compared byte by
 //! byte.
@@ -17,7 +18,8 @@ use teal_testkit::{Rng, SeededEntropy, SimClock};
 use teal_types::{FileType, Name, ObjectNo, Timestamp};
 
 const STORE_SECTORS: u64 = 512 << 11;
-const CHECKPOINT_BYTES: u64 = 4 << 20;
+/// MiB of log between checkpoints, unless the first argument says otherwise.
+const CHECKPOINT_MIB: u64 = 4;
 const DIRECTORIES: u64 = 20;
 /// Operations before each commit.
 const PER_COMMIT: u64 = 8;
@@ -47,7 +49,7 @@ fn new_object(kind: FileType) -> NewObject {
 }
 
 impl Load {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, checkpoint_mib: u64) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(STORE_SECTORS));
         let clock = Arc::new(SimClock::default());
         let entropy = SeededEntropy::new(seed);
@@ -55,7 +57,7 @@ impl Load {
         Store::mkfs(Arc::clone(&disk), clock.clone(), &entropy, &options).unwrap();
         let options = OpenOptions {
             settings: StoreSettings {
-                checkpoint_bytes: CHECKPOINT_BYTES,
+                checkpoint_bytes: checkpoint_mib << 20,
                 ..StoreSettings::default()
             },
             ..OpenOptions::default()
@@ -179,8 +181,10 @@ impl Load {
 }
 
 fn main() {
+    let said = std::env::args().nth(1);
+    let checkpoint_mib = said.map_or(CHECKPOINT_MIB, |mib| mib.parse().unwrap());
     for files in [1_100, 20_000] {
-        let mut load = Load::new(1);
+        let mut load = Load::new(1, checkpoint_mib);
         load.measure(&format!("create {files} files of 4 KiB"), |load| {
             load.fill(files, 4096);
         });

@@ -381,7 +381,7 @@ fn join_nodes(left: &mut Child, right: Child) {
 /// Splits a node that is over the size of a page, and returns its right part: only the last item
 /// when that is the one that `changed`, so that ascending keys leave full pages behind, else half
 /// of the bytes.
-pub(super) fn split_if_over(node: &mut Node, changed: usize, kind: TreeKind) -> Option<NodeItems> {
+fn split_if_over(node: &mut Node, changed: usize, kind: TreeKind) -> Option<NodeItems> {
     if node.encoded_len(kind) <= PAGE_MAX {
         return None;
     }
