@@ -21,8 +21,8 @@ impl Tree {
         {
             let level = left.level + 1;
             assert!(level <= LEVEL_MAX, "2^64 keys do not need this height");
-            let parts = [left].into_iter().chain(rights);
-            let items = parts.map(|part| (part.first_key(), Child::Mem(part)));
+            let parts = [*left].into_iter().chain(rights);
+            let items = parts.map(|part| (part.first_key(), Child::Mem(Box::new(part))));
             let items = NodeItems::Inner(items.collect());
             self.root = Some(Child::Mem(Box::new(Node { level, items })));
             more += 1;
@@ -33,7 +33,7 @@ impl Tree {
 
 /// Splits what is over below `node`, then the node; returns its right parts. Counts new nodes in
 /// `more`.
-fn split_below(node: &mut Node, kind: TreeKind, more: &mut usize) -> Vec<Box<Node>> {
+fn split_below(node: &mut Node, kind: TreeKind, more: &mut usize) -> Vec<Node> {
     // The items of leaves are as long as they were.
     let NodeItems::Inner(items) = &mut node.items else {
         return Vec::new();
@@ -48,7 +48,7 @@ fn split_below(node: &mut Node, kind: TreeKind, more: &mut usize) -> Vec<Box<Nod
         whole.extend(
             rights
                 .into_iter()
-                .map(|part| (part.first_key(), Child::Mem(part))),
+                .map(|part| (part.first_key(), Child::Mem(Box::new(part)))),
         );
     }
     *items = whole;
@@ -68,10 +68,10 @@ fn split_below(node: &mut Node, kind: TreeKind, more: &mut usize) -> Vec<Box<Nod
     let mut rights = Vec::new();
     while items.len() > each {
         let last = (items.len() - 1) / each * each;
-        rights.push(Box::new(Node {
+        rights.push(Node {
             level,
             items: NodeItems::Inner(items.split_off(last)),
-        }));
+        });
     }
     rights.reverse();
     *more += rights.len();
