@@ -6,7 +6,7 @@
 //! `cache`; `state` with `directory`, `extents` and `content` for one object; `estimate` and
 //! `headroom` for room. The order inside: `extents` and `directory`, `state`, `attributes`,
 //! `gather`, `content`, `sealed_size`, the components, `objects`, and on it `accounting`, `sweep`,
-//! `catch_up`, `estimate`, `headroom`.
+//! `redo` with `losses`, `catch_up`, `estimate`, `headroom`.
 
 pub(crate) mod accounting;
 pub(crate) mod attributes;
@@ -19,6 +19,7 @@ pub(crate) mod estimate;
 pub(crate) mod extents;
 pub(crate) mod gather;
 pub(crate) mod headroom;
+pub(crate) mod losses;
 pub(crate) mod numbers;
 pub(crate) mod objects;
 pub(crate) mod open_batch;

@@ -3,12 +3,14 @@
 //!
 //! Others may use `open` (how to open, and what was found), `find_superblock`, `refusal` (why a
 //! store is not opened) and `ownership`. The order inside: `refusal`, `ownership`,
-//! `find_superblock`, `window`, `chain`, `roll_forward`, `open`.
+//! `find_superblock`, `window`, `chain` with `resume`, `roll_forward`, `open` with `salvage`.
 
 pub(crate) mod chain;
 pub(crate) mod find_superblock;
 pub(crate) mod open;
 pub(crate) mod ownership;
 pub(crate) mod refusal;
+pub(crate) mod resume;
 pub(crate) mod roll_forward;
+pub(crate) mod salvage;
 pub(crate) mod window;

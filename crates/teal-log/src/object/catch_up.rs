@@ -146,6 +146,7 @@ impl ObjectStore {
         deltas
             .iter()
             .try_for_each(|delta| redone.redo_delta(delta))?;
+        redone.check_losses()?;
         self.take_over(no, redone);
         // From here on, readers find the object without the list.
         list.remove(&no);

@@ -59,6 +59,9 @@ pub(crate) struct DeferredDelta {
     /// The offset in the body at which that value begins.
     pub(crate) at: u32,
     pub(crate) lsn: Lsn,
+    /// How often records are missing between the checkpoint and this change; only where a store is
+    /// salvaged.
+    pub(crate) losses: u32,
 }
 
 impl DeferredDelta {

@@ -23,6 +23,7 @@ use crate::format::inode::{DirectoryEntry, InodeCore};
 use crate::object::deferred::DeferredDelta;
 use crate::object::directory::{DirectoryContent, DirectoryEntries};
 use crate::object::extents::FileExtents;
+use crate::object::losses::DoubtfulContent;
 use crate::object::state::{BlockContent, LoggedState, ObjectContent, ObjectState};
 use crate::seeded::{Bug, bug};
 use crate::tree::freed::FreedSpace;
@@ -40,6 +41,8 @@ pub(crate) struct ObjectRedo<'s> {
     pub(crate) freed: Vec<FreedSpace>,
     /// The new entry of the inode map, if there is one.
     pub(crate) map: Option<Option<RecordHome>>,
+    /// What is not known of its content because records are lost.
+    doubt: DoubtfulContent,
 }
 
 impl<'s> ObjectRedo<'s> {
@@ -51,7 +54,17 @@ impl<'s> ObjectRedo<'s> {
             born: Vec::new(),
             freed: Vec::new(),
             map: None,
+            doubt: DoubtfulContent::default(),
         }
+    }
+
+    /// Checks that no lost record can have changed the content, but for what was seen since.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`].
+    pub(crate) fn check_losses(&self) -> Result<(), StoreError> {
+        self.doubt
+            .check_content(self.src, self.no, self.state.as_ref())
     }
 
     /// Makes one change.
@@ -69,8 +82,11 @@ impl<'s> ObjectRedo<'s> {
         let Some(placed) = placed else {
             return Err(damaged);
         };
+        self.doubt.pass_losses(due.losses, self.state.as_ref());
         self.apply_delta(&placed.delta, due.lsn, due.byte)?
-            .ok_or(damaged)
+            .ok_or(damaged)?;
+        self.doubt.note_change(&placed.delta, self.state.as_ref());
+        Ok(())
     }
 
     /// Applies a delta. Returns `Ok(None)` when it contradicts the state.

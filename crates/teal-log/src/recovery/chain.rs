@@ -1,5 +1,7 @@
 //! The chain of records: from a checkpoint, record by record, to the end of the log.
 
+use crate::commit::anchors::Anchors;
+use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::checksum::crc_matches;
@@ -23,6 +25,19 @@ pub(crate) struct ChainRecord {
     pub(crate) header: RecordHeader,
     pub(crate) digest: u64,
     pub(crate) body: Arc<[u8]>,
+    /// Records in front of it are lost.
+    pub(crate) is_behind_loss: bool,
+}
+
+impl ChainRecord {
+    /// Returns whether a record with this header may follow: it continues the count and the digest,
+    /// and the epoch goes on or a fresh one begins.
+    pub(crate) fn is_followed_by(&self, header: &RecordHeader) -> bool {
+        header.seq == self.header.seq + 1
+            && (record::follows_digest(header, self.digest) || bug(Bug::LeftoversLineUp))
+            && (header.epoch == self.header.epoch
+                || header.has_flag(record::FRESH_EPOCH) && header.epoch > self.header.epoch)
+    }
 }
 
 /// The chain of records that an anchor leads to.
@@ -55,18 +70,22 @@ pub(crate) struct OpeningDisk<'a> {
 }
 
 impl OpeningDisk<'_> {
-    fn read_raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
+    pub(crate) fn read_raw(&self, at: Sector, buf: &mut [u8]) -> Result<(), StoreError> {
         self.window.borrow_mut().read(self.reader, at, buf)
     }
 
-    fn read_header(&self, at: Sector) -> Option<(RecordHeader, Vec<u8>)> {
+    pub(crate) fn read_header(&self, at: Sector) -> Option<(RecordHeader, Vec<u8>)> {
         let mut bytes = vec![0; HEADER];
         self.read_raw(at, &mut bytes).ok()?;
         RecordHeader::decode(&bytes, &self.sb.uuid).map(|h| (h, bytes))
     }
 
     /// Reads the whole record at `at`, payload unverified.
-    fn read_record(&self, at: Sector, fits: impl Fn(&RecordHeader) -> bool) -> Option<ChainRecord> {
+    pub(crate) fn read_record(
+        &self,
+        at: Sector,
+        fits: impl Fn(&RecordHeader) -> bool,
+    ) -> Option<ChainRecord> {
         // The number decides first: leftovers are seldom read further.
         let (header, bytes) = self.read_header(at).filter(|(h, _)| fits(h))?;
         // A damaged length must not reach outside of the log.
@@ -86,18 +105,12 @@ impl OpeningDisk<'_> {
             header,
             digest: record::header_digest(&bytes, &self.sb.uuid),
             body: body.into(),
+            is_behind_loss: false,
         })
     }
 
-    fn next_record(&self, last: &ChainRecord) -> Option<ChainRecord> {
-        let fits = |h: &RecordHeader| {
-            // The next record continues the count and the digest. The epoch goes on, or a fresh one
-            // begins.
-            h.seq == last.header.seq + 1
-                && (record::follows_digest(h, last.digest) || bug(Bug::LeftoversLineUp))
-                && (h.epoch == last.header.epoch
-                    || h.has_flag(record::FRESH_EPOCH) && h.epoch > last.header.epoch)
-        };
+    pub(crate) fn next_record(&self, last: &ChainRecord) -> Option<ChainRecord> {
+        let fits = |header: &RecordHeader| last.is_followed_by(header);
         // The run of the head, or the one after it.
         for run in [last.header.next_a, last.header.next_b] {
             if run.sectors == 0 || !self.geometry.holds_run(run) {
@@ -179,7 +192,7 @@ impl OpeningDisk<'_> {
         highest
     }
 
-    fn payload_is_whole(&self, link: &ChainRecord) -> bool {
+    pub(crate) fn payload_is_whole(&self, link: &ChainRecord) -> bool {
         if bug(Bug::PayloadUnverified) {
             return true;
         }
@@ -188,8 +201,9 @@ impl OpeningDisk<'_> {
             && crc_matches(&payload, link.header.payload_crc)
     }
 
-    /// Returns the committed records from an anchor's checkpoint to the end of the log.
-    pub(crate) fn follow_chain(
+    /// Returns the committed records from an anchor's checkpoint to the end of the log. For
+    /// salvage the chain goes on behind records that are lost.
+    fn follow_chain(
         &self,
         from: Anchor,
         watermark: u64,
@@ -205,7 +219,7 @@ impl OpeningDisk<'_> {
     /// Returns the committed records behind a checkpoint of which the second copy of its roots
     /// tells, the last record of the checkpoint first. Without salvage the end of the log must be
     /// as certain as usual: a record follows, or that last one is whole.
-    pub(crate) fn follow_root_copy(
+    fn follow_root_copy(
         &self,
         copy: &RootCopy,
         watermark: u64,
@@ -224,11 +238,33 @@ impl OpeningDisk<'_> {
                 ..header
             },
             body: body.into(),
+            is_behind_loss: false,
         };
         // A watermark above this record keeps the chain from believing it torn.
         let watermark = watermark.max(header.seq);
         let followed = self.follow_from(first, watermark, salvage).ok()?;
         (is_whole || salvage || followed.chain.len() > 1).then_some(followed)
+    }
+
+    /// Returns the committed records from an anchor's checkpoint to the end of the log; by the second
+    /// copy of the checkpoint's roots where a record of it cannot be read.
+    pub(crate) fn follow_anchor(
+        &self,
+        anchor: Anchor,
+        anchors: &Anchors,
+        salvage: bool,
+    ) -> Result<FollowedChain, StoreOpenError> {
+        let watermark = anchors.watermark();
+        let followed = self.follow_chain(anchor, watermark, salvage);
+        if !followed.as_ref().is_ok_and(FollowedChain::has_checkpoint)
+            && let Some(copy) = anchors.root_copy(&anchor, self.reader, self.sb)
+            && let Some(by_copy) = self.follow_root_copy(&copy, watermark, salvage)
+        {
+            log::warn!("a checkpoint is damaged; the second copy of its roots is read instead");
+            add_to_counter(&self.reader.counters.second_copies_read, 1);
+            return Ok(by_copy);
+        }
+        followed
     }
 
     /// Follows the chain from its first record.
@@ -264,7 +300,15 @@ impl OpeningDisk<'_> {
                     if watermark > last.header.seq && !salvage && !bug(Bug::NoWatermark) {
                         return Err(lost(last.header.seq + 1, last.header.next_a.addr));
                     }
-                    break;
+                    let resumed = salvage.then(|| self.resume_behind(last, watermark));
+                    let Some(mut resumed) = resumed.flatten() else {
+                        break;
+                    };
+                    resumed.is_behind_loss = true;
+                    // A batch of which a part is lost is not redone by half.
+                    let whole = committed_records(&chain);
+                    chain.truncate(whole);
+                    chain.push(resumed);
                 }
             }
         }
@@ -276,10 +320,7 @@ impl OpeningDisk<'_> {
             .position(|l| l.header.seq > watermark && !self.payload_is_whole(l));
         chain.truncate(whole.unwrap_or(chain.len()));
         // A batch counts only with its last record.
-        let committed = chain
-            .iter()
-            .rposition(|l| l.header.has_flag(record::COMMIT))
-            .map_or(0, |i| i + 1);
+        let committed = committed_records(&chain);
         if bug(Bug::TornTailRefused) && committed < found {
             return Err(lost(0, start));
         }
@@ -305,4 +346,12 @@ impl CachedReader {
             }
         }
     }
+}
+
+/// Returns how many of these records belong to batches whose end is there.
+fn committed_records(chain: &[ChainRecord]) -> usize {
+    chain
+        .iter()
+        .rposition(|record| record.header.has_flag(record::COMMIT))
+        .map_or(0, |last| last + 1)
 }

@@ -21,7 +21,6 @@ use crate::commit::durability::Durability;
 use crate::commit::layout::ChainPosition;
 use crate::commit::log::{CommitLog, StoreSettings};
 use crate::commit::witness::OverwriteWitness;
-use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::codec::COUNTER_LIMIT;
@@ -38,6 +37,7 @@ use crate::recovery::chain::{ChainRecord, FollowedChain, OpeningDisk};
 use crate::recovery::find_superblock::read_superblock;
 use crate::recovery::ownership::OwnedElsewhere;
 use crate::recovery::refusal::StoreOpenError;
+use crate::recovery::roll_forward::RedoRule;
 use crate::seeded::{Bug, bug};
 use crate::space::segments::{LogHead, SegmentTable};
 use crate::tree::Tree;
@@ -54,7 +54,8 @@ use teal_types::{ObjectNo, SECTOR, Timestamp};
 pub struct OpenOptions {
     /// Never write.
     pub read_only: bool,
-    /// Accept that durable records at the end are lost (only with `read_only`).
+    /// Give what can be read, although durable records or tables of the store are lost (only with
+    /// `read_only`).
     pub salvage: bool,
     /// The machine that opens it; if it is not known, the store is not marked and no mark is looked
     /// at.
@@ -77,6 +78,20 @@ pub struct Recovery {
 }
 
 impl OpenOptions {
+    /// Returns whether what can be read is wanted, however little that is.
+    pub(super) fn is_salvage(&self) -> bool {
+        self.read_only && self.salvage
+    }
+
+    /// Returns what becomes of changes that the tables of the store cannot take.
+    fn redo_rule(&self) -> RedoRule {
+        if self.is_salvage() {
+            RedoRule::Salvage
+        } else {
+            RedoRule::Strict
+        }
+    }
+
     /// Checks whether a store with this mark may be opened. `written` is the time of its last
     /// record.
     fn may_open(&self, mark: Option<StoreOwner>, written: Timestamp) -> Result<(), StoreOpenError> {
@@ -96,17 +111,18 @@ impl OpenOptions {
 }
 
 /// The log as it was found on the disk, from the last checkpoint's anchor on.
-struct FoundLog {
-    sb: Superblock,
-    anchors: Anchors,
+pub(super) struct FoundLog {
+    pub(super) sb: Superblock,
+    pub(super) anchors: Anchors,
     /// The anchor from which the chain was followed.
-    anchor: Anchor,
-    followed: FollowedChain,
+    pub(super) anchor: Anchor,
+    pub(super) followed: FollowedChain,
+    /// The record in the chain with the roots of the checkpoint to begin with.
+    pub(super) checkpoint: usize,
 }
 
 impl FoundLog {
-    /// Finds superblock and anchors, and follows the chain from the newest anchor. For salvage an
-    /// older one will do.
+    /// Finds superblock and anchors, and follows the chain from the newest anchor.
     fn read(reader: &CachedReader, options: &OpenOptions) -> Result<Self, StoreOpenError> {
         let sb = read_superblock(reader.disk())?;
         // Features that a program may ignore for reading only.
@@ -121,54 +137,38 @@ impl FoundLog {
             geometry,
             window: RefCell::default(),
         };
-        let salvage = options.read_only && options.salvage;
-        // Salvaging goes back to older checkpoints.
-        let tried = if salvage { usize::MAX } else { 1 };
-        let mut found = Err(StoreOpenError::Anchors);
-        // The newest first: each older one has lost more.
-        for anchor in anchors.by_age().into_iter().take(tried) {
-            found = opening
-                .follow_chain(anchor, anchors.watermark(), salvage)
-                .map(|followed| (anchor, followed));
-            // A checkpoint of which a record cannot be read.
-            let has_roots = |(_, followed): &(Anchor, FollowedChain)| followed.has_checkpoint();
-            if !found.as_ref().is_ok_and(has_roots)
-                && let Some(copy) = anchors.root_copy(&anchor, reader, &sb)
-                && let Some(followed) =
-                    opening.follow_root_copy(&copy, anchors.watermark(), salvage)
-            {
-                log::warn!("a checkpoint is damaged; the second copy of its roots is read instead");
-                add_to_counter(&reader.counters.second_copies_read, 1);
-                found = Ok((anchor, followed));
-            }
-            if found.is_ok() {
-                break;
-            }
-        }
-        let (anchor, followed) = found?;
+        // An older one would lead to an older state.
+        let anchor = anchors.newest().ok_or(StoreOpenError::Anchors)?;
+        let followed = opening.follow_anchor(anchor, &anchors, false)?;
+        // The last checkpoint in the chain, which may be newer than its anchor.
+        let checkpoint = followed
+            .chain
+            .iter()
+            .rposition(|record| record.header.has_flag(record::CHECKPOINT))
+            .ok_or(StoreOpenError::Lost {
+                seq: anchor.seq,
+                at: anchor.addr.get(),
+            })?;
         Ok(Self {
             sb,
             anchors,
             anchor,
             followed,
+            checkpoint,
         })
     }
 
-    /// Returns the records from the last checkpoint's end on, and those before of its batch.
-    fn split_at_checkpoint(&self) -> Result<(&[ChainRecord], &[ChainRecord]), StoreOpenError> {
+    /// Returns the records of the checkpoint's batch, and those from its last one on.
+    fn split_at_checkpoint(&self) -> (&[ChainRecord], &[ChainRecord]) {
         let chain = &self.followed.chain;
-        // The last checkpoint in the chain, which may be newer than its anchor.
-        let last = chain
-            .iter()
-            .rposition(|record| record.header.has_flag(record::CHECKPOINT))
-            .ok_or(StoreOpenError::Anchors)?;
+        let last = self.checkpoint;
         // The checkpoint's batch may have several records.
         let batch = chain[last].header.batch;
         let first = chain[..last]
             .iter()
             .rposition(|record| record.header.batch != batch)
             .map_or(0, |before| before + 1);
-        Ok((&chain[first..=last], &chain[last..]))
+        (&chain[first..=last], &chain[last..])
     }
 
     /// Returns where the last record of the chain says that the next one goes.
@@ -210,15 +210,32 @@ impl CommitLog {
         if !bug(Bug::NoSyncOnOpen) {
             reader.sync()?;
         }
+        if options.is_salvage() {
+            return Self::salvage(reader, &clock, options);
+        }
         let found = FoundLog::read(&reader, &options)?;
+        Self::open_found(&found, reader, clock, options)
+    }
+
+    /// Opens the store with the log that was found.
+    pub(super) fn open_found(
+        found: &FoundLog,
+        reader: CachedReader,
+        clock: Arc<dyn Clock>,
+        options: OpenOptions,
+    ) -> Result<(Self, Recovery), StoreOpenError> {
         // The mark is compared before anything is written.
         let mark = found.followed.last.open_owner();
         options.may_open(mark, found.followed.last.time)?;
 
         let last = found.followed.chain.last().ok_or(StoreOpenError::Anchors)?;
-        let (checkpoint, behind) = found.split_at_checkpoint()?;
-        let roots = roots_of(behind.first().ok_or(StoreOpenError::Anchors)?)?;
-        let head = found.log_head(last)?;
+        let (checkpoint, behind) = found.split_at_checkpoint();
+        let roots = roots_of(&found.followed.chain[found.checkpoint])?;
+        let head = match found.log_head(last) {
+            // A store that is salvaged has no next record.
+            Err(_) if options.is_salvage() => LogHead::default(),
+            head => head?,
+        };
         // The log goes on behind the last committed record.
         let chain_end = ChainPosition {
             uuid: found.sb.uuid,
@@ -244,9 +261,11 @@ impl CommitLog {
             log.objects.reader.note_unfinished_copies(checkpoint);
         }
         // Changes of objects are deferred; the rest is redone now.
-        let mut recovery = log.objects.roll_forward(checkpoint, behind)?;
+        let mut recovery = log
+            .objects
+            .roll_forward(checkpoint, behind, options.redo_rule())?;
         recovery.clean = last.header.has_flag(record::CLEAN);
-        log.restore_segments(&found, head)?;
+        log.restore_segments(found, head, options)?;
         // Read before the first write: later, another opening may have written there.
         let is_marking = !options.read_only && !options.owner.is_unknown();
         let witness = is_marking.then(|| OverwriteWitness::read_from(&log.objects, head));
@@ -281,15 +300,20 @@ impl CommitLog {
             at: 0,
             object: None,
         };
-        usage.scan(&reader, 0, &mut |segment, value| {
+        let scanned = usage.scan(&reader, 0, &mut |segment, value| {
             let item = SegmentUse::decode(value);
             // A table that does not fit the disk is damage.
             item.and_then(|item| segments.restore_item(u32::try_from(segment).ok()?, item))
                 .ok_or(damaged.clone())?;
             Ok(ControlFlow::Continue(()))
-        })?;
+        });
         // Items that changed while the table was folded are in the roots.
-        segments.apply_overrides(roots).ok_or(damaged)?;
+        let restored =
+            scanned.and_then(|()| segments.apply_overrides(roots).ok_or(damaged.clone()));
+        // Nothing is written to a store that is salvaged: it needs no usage.
+        if !options.is_salvage() {
+            restored?;
+        }
         let settings = options.settings;
         let cached = settings.cached_objects;
         let objects = ObjectStore::new(sb, reader, clock, segments, roots, cached);
@@ -299,9 +323,17 @@ impl CommitLog {
 
     /// Lets the segment table know where the log goes on, what the last life had set free, and what
     /// the host may not have allocated.
-    fn restore_segments(&self, found: &FoundLog, head: LogHead) -> Result<(), StoreError> {
+    fn restore_segments(
+        &self,
+        found: &FoundLog,
+        head: LogHead,
+        options: OpenOptions,
+    ) -> Result<(), StoreError> {
         let mut segments = self.objects.segments.lock();
         segments.set_head(head);
+        if options.is_salvage() {
+            return Ok(());
+        }
         segments.check_lengths(self.objects.deferred.surplus())?;
         let is_read_only = self.durability.is_read_only();
         // A store that is read needs no sound table.
@@ -333,8 +365,10 @@ impl ObjectStore {
         &self,
         checkpoint: &[ChainRecord],
         behind: &[ChainRecord],
+        rule: RedoRule,
     ) -> Result<Recovery, StoreError> {
         let mut recovery = Recovery::default();
+        let mut losses = 0;
         let mut deltas = DeferredDeltas::new();
         // The checkpoint repeats the changes that are still not made.
         for record in checkpoint {
@@ -350,7 +384,8 @@ impl ObjectStore {
             let ends_batch = record.header.has_flag(record::COMMIT) && record.header.deltas > 0;
             recovery.batches += u64::from(ends_batch);
             recovery.bytes += record.header.sectors() * SECTOR;
-            self.redo_record(record, is_entry, &mut deltas)?;
+            losses += u32::from(record.is_behind_loss);
+            self.redo_record(record, is_entry, (losses, rule), &mut deltas)?;
         }
         if let Some(last) = behind.last() {
             // The sums of the last record hold for the state after it.
@@ -384,7 +419,7 @@ impl ObjectStore {
 }
 
 /// Returns the roots at the end of a checkpoint's last record.
-fn roots_of(link: &ChainRecord) -> Result<CheckpointRoots, StoreError> {
+pub(super) fn roots_of(link: &ChainRecord) -> Result<CheckpointRoots, StoreError> {
     let damaged = StoreError::Corrupt {
         what: "a checkpoint's roots",
         at: link.at.get(),

@@ -48,8 +48,18 @@ pub enum StoreOpenError {
         want: u64,
     },
     /// No anchor is whole.
-    #[error("no checkpoint can be found: all anchors are damaged")]
+    #[error(
+        "no checkpoint can be found: all anchors are damaged; mount read-only with -o salvage to \
+         copy out what the log still leads to"
+    )]
     Anchors,
+    /// Not even an older checkpoint can be read.
+    #[error(
+        "nothing can be salvaged: neither the anchors nor the segments lead to a checkpoint whose \
+         map of inodes and root directory can be read. An older copy of the disk, or one made with \
+         a tool that reads bad sectors again and again, may still have them"
+    )]
+    Unsalvageable,
     /// A record that was durable cannot be read.
     #[error(
         "record {seq} at sector {at} was durable and cannot be read now: the disk lost data. \

@@ -14,13 +14,23 @@ use crate::tree::shared_extents::SharedChange;
 use std::sync::Arc;
 use teal_types::{Lsn, ObjectNo, SECTOR};
 
+/// Says what becomes of a change of a table of the whole store that cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RedoRule {
+    /// The store is not opened.
+    Strict,
+    /// The table stays as it is: who reads needs none of them, or meets the damage itself.
+    Salvage,
+}
+
 impl ObjectStore {
     /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of
-    /// objects goes into `deltas`.
+    /// objects goes into `deltas`. `losses`: how often records are missing since the checkpoint.
     pub(crate) fn redo_record(
         &self,
         link: &ChainRecord,
         is_entry: bool,
+        (losses, rule): (u32, RedoRule),
         deltas: &mut DeferredDeltas,
     ) -> Result<(), StoreError> {
         {
@@ -48,10 +58,11 @@ impl ObjectStore {
                 return Err(damaged());
             }
             self.numbers.raise_above_object(no);
-            if self
-                .redo_at_once(&placed, lsn, byte + placed.at as u64)?
-                .ok_or_else(damaged)?
-            {
+            let waits = match self.redo_at_once(&placed, lsn, byte + placed.at as u64) {
+                Err(_) | Ok(None) if rule == RedoRule::Salvage => changes_object(&placed.delta),
+                redone => redone?.ok_or_else(damaged)?,
+            };
+            if waits {
                 // The body is shared by all its deltas.
                 let at = u32::try_from(placed.at).map_err(|_| damaged())?;
                 let byte = byte + placed.at as u64;
@@ -60,6 +71,7 @@ impl ObjectStore {
                     byte,
                     at,
                     lsn,
+                    losses,
                 });
             }
         }
@@ -90,6 +102,7 @@ impl ObjectStore {
                         byte,
                         at,
                         lsn,
+                        losses: 0,
                     });
             }
         }
@@ -176,4 +189,19 @@ impl ObjectStore {
         self.account_freed(&freed);
         Ok(())
     }
+}
+
+/// Returns whether a delta changes an object, and not only a table of the whole store.
+fn changes_object(delta: &Delta<'_>) -> bool {
+    matches!(
+        delta,
+        Delta::Inode(_)
+            | Delta::Extent { .. }
+            | Delta::Free
+            | Delta::Head(_)
+            | Delta::Attributes(_)
+            | Delta::Hole { .. }
+            | Delta::EntrySet { .. }
+            | Delta::EntryGone { .. }
+    )
 }
