@@ -11,6 +11,7 @@ use crate::format::record::{self, HEADER, RecordHeader, SectorRun};
 use crate::format::root_copy::RootCopy;
 use crate::format::superblock::Superblock;
 use crate::recovery::refusal::StoreOpenError;
+use crate::recovery::resume::RESUMES_MAX;
 use crate::recovery::window::ReadAheadWindow;
 use crate::seeded::{Bug, bug};
 use crate::tree::reader::CachedReader;
@@ -277,6 +278,7 @@ impl OpeningDisk<'_> {
         let start = first.at;
         let mut chain = vec![first];
         let mut sectors = 0;
+        let mut losses = 0;
         while let Some(last) = chain.last() {
             sectors += last.header.sectors();
             if sectors > self.sb.sectors {
@@ -300,10 +302,13 @@ impl OpeningDisk<'_> {
                     if watermark > last.header.seq && !salvage && !bug(Bug::NoWatermark) {
                         return Err(lost(last.header.seq + 1, last.header.next_a.addr));
                     }
-                    let resumed = salvage.then(|| self.resume_behind(last, watermark));
-                    let Some(mut resumed) = resumed.flatten() else {
+                    if !salvage || losses >= RESUMES_MAX {
+                        break;
+                    }
+                    let Some(mut resumed) = self.resume_behind(last, watermark) else {
                         break;
                     };
+                    losses += 1;
                     resumed.is_behind_loss = true;
                     // A batch of which a part is lost is not redone by half.
                     let whole = committed_records(&chain);

@@ -63,8 +63,7 @@ pub enum StoreOpenError {
     /// A record that was durable cannot be read.
     #[error(
         "record {seq} at sector {at} was durable and cannot be read now: the disk lost data. \
-         Everything before it is whole; \
-         mount read-only with -o salvage to copy it out"
+         Mount read-only with -o salvage to copy out what can be read, before it and behind it"
     )]
     Lost {
         /// Its sequence number.

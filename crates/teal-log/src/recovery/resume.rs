@@ -23,6 +23,9 @@ use crate::object::state::ObjectState;
 use crate::recovery::chain::{ChainRecord, OpeningDisk};
 use teal_types::{BLOCK, SECTOR, Sector};
 
+/// How often the log is taken up again behind damage: a disk with more damage than that holds a log
+/// that somebody made up.
+pub(crate) const RESUMES_MAX: usize = 1024;
 /// The most deltas that are looked at in one search for the owners of content.
 const DELTAS_MAX: u32 = 1 << 20;
 

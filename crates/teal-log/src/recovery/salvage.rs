@@ -32,6 +32,10 @@ use std::sync::Arc;
 use teal_env::Clock;
 use teal_types::ObjectNo;
 
+/// The most checkpoints without an anchor that are tried, the newest first: what older ones lead to
+/// was given back and overwritten long ago.
+const SEARCHED_MAX: usize = 16;
+
 /// A store that was opened from one of its checkpoints.
 type OpenedLog = (CommitLog, Recovery);
 
@@ -59,7 +63,7 @@ impl CommitLog {
             geometry,
             window: RefCell::default(),
         };
-        for found in opening.find_checkpoints() {
+        for found in opening.find_checkpoints().into_iter().take(SEARCHED_MAX) {
             let Ok(roots) = roots_of(&found) else {
                 continue;
             };

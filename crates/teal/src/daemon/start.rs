@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
-use teal_log::{OpenOptions, Recovery, Store, StoreOwner};
+use teal_log::{OpenOptions, Recovery, Store, StoreError, StoreOpenError, StoreOwner};
 use teal_mount::{GeneralMountFlags, MountSettings, VolumeMount};
 use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
@@ -148,6 +148,7 @@ fn open_store(
         settings: options.settings,
     };
     let (store, recovery) = Store::open(disk.clone(), clock.clone(), how)
+        .map_err(|e| advise_salvage(e, how.salvage))
         .with_context(|| format!("cannot open {}", args.path.display()))?;
     log_recovery(args, &recovery);
     // A drive is a log store, too, but it belongs to a volume that is mounted elsewhere.
@@ -158,6 +159,16 @@ fn open_store(
         ));
     }
     Ok(store)
+}
+
+/// Adds the way out where a structure that opening needs is damaged.
+fn advise_salvage(refusal: StoreOpenError, is_tried: bool) -> anyhow::Error {
+    let is_damaged = matches!(refusal, StoreOpenError::Store(StoreError::Corrupt { .. }));
+    if is_damaged && !is_tried {
+        anyhow!("{refusal}; mount read-only with -o salvage to copy out what can be read")
+    } else {
+        refusal.into()
+    }
 }
 
 /// Returns how a volume is mounted. `is_shared`: it has a server, so that what other machines make

@@ -16,3 +16,4 @@ mod inside;
 mod large;
 mod limits;
 mod memory;
+mod salvage;
