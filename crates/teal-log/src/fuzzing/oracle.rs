@@ -140,4 +140,23 @@ impl ObservedStore {
                         .all(|(at, digest)| agrees_with(Some(digest), then.content.get(at)))
             })
     }
+
+    /// Returns whether each object has the size and the content that it had in one of these states.
+    /// Salvage leaves out what lost records said, so that names and attributes, and objects beside
+    /// each other, may be of several times.
+    pub(super) fn is_made_of(&self, states: &[Self]) -> bool {
+        self.things.iter().all(|(no, thing)| {
+            let is_as_in = |was: &Self| {
+                let empty = ObservedObject::default();
+                let then = was.things.get(no).unwrap_or(&empty);
+                let size = |object: &ObservedObject| object.attr.map(|attr| attr.size);
+                agrees_with(size(thing).as_ref(), size(then).as_ref())
+                    && thing
+                        .content
+                        .iter()
+                        .all(|(at, digest)| agrees_with(Some(digest), then.content.get(at)))
+            };
+            thing.content.is_empty() || states.iter().any(is_as_in)
+        })
+    }
 }
