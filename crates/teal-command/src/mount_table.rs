@@ -25,6 +25,12 @@ impl MountEntry {
     pub fn is_teal(&self) -> bool {
         ["fuse.teal", "fuseblk.teal"].contains(&self.kind.as_str())
     }
+
+    /// Returns whether it is a mount of TealFS on a block device: then the kernel passes `sync(2)`
+    /// on to it.
+    pub fn is_on_device(&self) -> bool {
+        self.kind == "fuseblk.teal"
+    }
 }
 
 /// Returns the mounts of a table, in the order in which they were made.

@@ -43,7 +43,7 @@ pub struct FileDisk {
     /// The descriptor that keeps others from mounting the block device.
     claim: Mutex<Option<OwnedFd>>,
     /// The locks on the layers beneath the block device.
-    _backing: Vec<OwnedFd>,
+    backing: Mutex<Vec<OwnedFd>>,
     buffers: Arc<BufferPool>,
 }
 
@@ -96,7 +96,7 @@ impl FileDisk {
             direct: direct.ok().map(File::from),
             shape,
             claim: Mutex::new(claim),
-            _backing: backing,
+            backing: Mutex::new(backing),
             buffers: BufferPool::new(BUFFERS_MAX * COPY_BUFFER_BYTES),
         })
     }
@@ -105,6 +105,18 @@ impl FileDisk {
     /// stays.
     pub fn release_claim(&self) {
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Lets other processes open the file or device, while this one may still read it. Nothing may
+    /// be written from then on.
+    pub fn release_locks(&self) {
+        self.release_claim();
+        self.backing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        // A failure leaves the lock to the end of the process.
+        let _ = fs::flock(&self.file, fs::FlockOperation::Unlock);
     }
 
     /// Forces all transfers through the page cache (for hosts on which `O_DIRECT` is slow or

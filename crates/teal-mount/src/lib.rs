@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use teal_fuse::{
     BdiKnob, DeviceNumber, FuseMountOptions, FuseSession, InitConfig, InitFlags, LoopDevice,
     SessionError, UnmountHandle, set_bdi,
@@ -72,6 +72,15 @@ pub struct MountSettings {
     pub observed: bool,
 }
 
+/// A hook that runs before the kernel's last request is answered.
+struct DestroyHook(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for DestroyHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DestroyHook")
+    }
+}
+
 /// A mounted volume.
 #[derive(Debug)]
 pub struct VolumeMount {
@@ -83,6 +92,7 @@ pub struct VolumeMount {
     watch: WatcherSlot,
     invalidator: Arc<KernelInvalidator>,
     observed: bool,
+    destroy_hook: OnceLock<DestroyHook>,
 }
 
 /// The kilobytes that the kernel reads ahead: two of the largest requests, so that one is read from
@@ -218,6 +228,7 @@ impl VolumeMount {
             watch: WatcherSlot::default(),
             invalidator,
             observed: settings.observed,
+            destroy_hook: OnceLock::new(),
         })
     }
 
@@ -253,6 +264,12 @@ impl VolumeMount {
     /// one this costs a request one branch.
     pub fn set_watcher(&self, watcher: Option<Arc<dyn RequestWatcher>>) {
         self.watch.set(watcher);
+    }
+
+    /// Has `hook` called before the kernel's last request is answered. `umount` of a mount on a
+    /// block device waits for that. Only the first hook counts.
+    pub fn on_destroy(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.destroy_hook.set(DestroyHook(Box::new(hook)));
     }
 
     /// Returns whether all that programs ask comes as requests.

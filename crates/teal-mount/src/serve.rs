@@ -378,8 +378,13 @@ impl VolumeMount {
             // The last request of a mount on a block device: `umount` waits for its answer.
             FuseOperation::Fsync { .. }
             | FuseOperation::Fsyncdir { .. }
-            | FuseOperation::Syncfs
-            | FuseOperation::Destroy => {
+            | FuseOperation::Syncfs => {
+                file_system.sync_then(move |result| Self::reply_done(result, reply));
+            }
+            FuseOperation::Destroy => {
+                if let Some(hook) = self.destroy_hook.get() {
+                    (hook.0)();
+                }
                 file_system.sync_then(move |result| Self::reply_done(result, reply));
             }
             FuseOperation::Statfs => {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::PidfdFlags;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +19,8 @@ use teal_command::say::escape_control;
 
 /// The longest time that an answer may take; unmounting may have much to write.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The seconds in which a daemon whose mount was taken away lets go of its socket.
+const ENDING_SECS: i64 = 30;
 /// Longest request taken.
 const LINE_MAX: u64 = 4096;
 
@@ -38,7 +41,9 @@ impl ControlSocket {
         let path = socket_path(dir)?;
         // A socket that accepts connections belongs to a live daemon; any other was left by one
         // that died.
-        if UnixStream::connect(&path).is_ok() {
+        if let Ok(stream) = UnixStream::connect(&path)
+            && !has_let_go(stream)
+        {
             bail!("{} is served by another process already", dir.display());
         }
         // A failure to remove it shows in `bind`.
@@ -55,6 +60,43 @@ impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Waits for the daemon at the other end if its mount has been taken away; returns whether it has
+/// ended, or has at least removed its socket.
+fn has_let_go(stream: UnixStream) -> bool {
+    let Ok(daemon) = daemon_of(&stream) else {
+        return false;
+    };
+    match ask_on(stream, &ControlRequest::Status, PATIENCE) {
+        Ok(ControlAnswer::Status(status)) if !status.ending => false,
+        // A daemon that ends closes the connection, at the latest with its process.
+        Ok(ControlAnswer::Status(_)) | Err(_) => {
+            wait_for_end(&daemon, ENDING_SECS).unwrap_or(false)
+        }
+        Ok(_) => false,
+    }
+}
+
+/// Returns the process at the other end of a connection.
+fn daemon_of(stream: &UnixStream) -> Result<OwnedFd> {
+    let pid = rustix::net::sockopt::socket_peercred(stream)
+        .context("the process of the daemon is not known")?
+        .pid;
+    // Taken while it lives, so that it means this process for ever.
+    rustix::process::pidfd_open(pid, PidfdFlags::empty())
+        .context("the daemon's process cannot be watched")
+}
+
+/// Waits for the end of a process; returns whether it came in time.
+fn wait_for_end(process: &OwnedFd, seconds: i64) -> Result<bool> {
+    let end = Timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    };
+    let ended = rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&end))
+        .context("the end of the daemon cannot be awaited")?;
+    Ok(ended > 0)
 }
 
 /// Reads one request.
@@ -105,9 +147,7 @@ pub(crate) fn ask_down(dir: &Path) -> Result<Option<ControlAnswer>> {
     let daemon = rustix::net::sockopt::socket_peercred(&stream)
         .context("the process of the daemon is not known")?
         .pid;
-    // Taken while it lives, so that it means this process for ever.
-    let process = rustix::process::pidfd_open(daemon, PidfdFlags::empty())
-        .context("the daemon's process cannot be watched")?;
+    let process = daemon_of(&stream)?;
     let said = ask_on(stream, &ControlRequest::Down, PATIENCE);
     if said.is_err()
         && matches!(
@@ -120,14 +160,9 @@ pub(crate) fn ask_down(dir: &Path) -> Result<Option<ControlAnswer>> {
     }
     // Waits for the process even where no answer came: the store's lock is free only when it has
     // ended.
-    let end = Timespec {
-        tv_sec: PATIENCE.as_secs() as i64,
-        tv_nsec: 0,
-    };
-    let ended = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&end))
-        .context("the end of the daemon cannot be awaited")?;
+    let has_ended = wait_for_end(&process, PATIENCE.as_secs().cast_signed())?;
     let answer = said?;
-    if ended == 0 {
+    if !has_ended {
         let pid = daemon.as_raw_nonzero();
         bail!(
             "{} is unmounted, but its daemon (process {pid}) has not ended and still holds the \

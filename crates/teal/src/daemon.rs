@@ -72,6 +72,12 @@ fn run(volume: &Arc<ServedVolume>, listener: ControlSocket) -> Result<ExitCode> 
     committing.context("the background thread cannot be started")?;
     let watching = volume.drives.start();
     watching.context("the thread for drives cannot be started")?;
+    let ended = Arc::downgrade(volume);
+    volume.mount.on_destroy(move || {
+        if let Some(volume) = ended.upgrade() {
+            volume.close_before_unmounted();
+        }
+    });
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
         .context("signals cannot be caught")?;
     let for_signals = Arc::clone(volume);

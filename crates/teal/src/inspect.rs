@@ -1,5 +1,6 @@
 //! `teal check` and `teal dump`: looking at a store that is not mounted.
 
+use crate::opening;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
@@ -19,7 +20,7 @@ const DUMPS: &str =
     "superblock, anchors, log, segment:N, usage, imap, orphans, places, shared, object:N, dir:N";
 
 fn open_disk(path: &Path) -> Result<FileDisk> {
-    Ok(FileDisk::open(path, OpenMode::Read)?)
+    opening::open_disk(path, OpenMode::Read)
 }
 
 fn open_store(path: &Path) -> Result<Arc<Store>> {

@@ -15,6 +15,7 @@ mod machine;
 mod mkfs;
 mod mounts;
 mod namespace;
+mod opening;
 mod options;
 mod pin;
 mod private;

@@ -1,7 +1,7 @@
 //! `teal mkfs`: an empty store, never over something else by accident.
 
 use crate::cli::MkfsArgs;
-use crate::probe;
+use crate::{opening, probe};
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -103,7 +103,7 @@ pub(crate) fn open_target_disk(
         Some(m) => {
             // The kernel would let this program write below a mounted file system.
             refuse_mounted(path, m)?;
-            let disk = FileDisk::open(path, OpenMode::Write)?;
+            let disk = opening::open_disk(path, OpenMode::Write)?;
             // `--force` overwrites known formats, but never a mounted device.
             if let Some(what) = probe::recognise_content(&disk).filter(|_| !force) {
                 bail!(
@@ -122,7 +122,7 @@ pub(crate) fn open_target_disk(
                 Some(size) if size != m.len() => {
                     drop(disk);
                     resize_file(path, size)?;
-                    FileDisk::open(path, OpenMode::Write)?
+                    opening::open_disk(path, OpenMode::Write)?
                 }
                 _ => disk,
             }

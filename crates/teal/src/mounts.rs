@@ -14,15 +14,10 @@ use std::path::{Path, PathBuf};
 use teal_command::mount_table::{MountEntry, list_mounts};
 use teal_command::say::{shell_quoted, shown_path};
 
-/// Returns whether what is mounted there is on a block device: then the kernel passes `sync(2)` on
-/// to it.
-pub(crate) fn is_on_device(point: &Path) -> bool {
+/// Returns what is mounted there; the last mount on a point hides those before it.
+pub(crate) fn newest_at(point: &Path) -> Option<MountEntry> {
     let mounts = list_mounts().unwrap_or_default();
-    // The last mount on a point hides those before it.
-    mounts
-        .iter()
-        .rfind(|mount| mount.point == point)
-        .is_some_and(|mount| mount.kind == "fuseblk.teal")
+    mounts.into_iter().rfind(|mount| mount.point == point)
 }
 
 /// Returns the mounts of TealFS to which an object belongs.

@@ -561,3 +561,71 @@ fn a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending() {
     }
     m.down();
 }
+
+/// The files of the rounds so far are there.
+#[track_caller]
+fn has_rounds(m: &Mounted, rounds: u8) {
+    for round in 0..rounds {
+        let found = std::fs::read(m.path(format!("f{round}"))).unwrap();
+        assert!(found == support::seeded(round.into(), 3 << 20), "f{round}");
+    }
+}
+
+/// Takes a mount away with umount(8). A program that another test begins just now has all of this
+/// one's files open for a moment.
+const UMOUNT: &str =
+    r#"n=0; until umount "$1"; do n=$((n + 1)); test $n -lt 100; sleep 0.1; done; "#;
+
+/// Unmounts with umount(8) and mounts at once, again and again, with much that is not on the disk.
+fn is_mounted_again_at_once(test: &str, options: &str) {
+    let Some(mut m) = Mounted::new(test, "256M") else {
+        return;
+    };
+    m.down();
+    m.mount(options);
+    for round in 0..8 {
+        let content = support::seeded(round.into(), 3 << 20);
+        std::fs::write(m.path(format!("f{round}")), content).unwrap();
+        let script = format!(r#"{UMOUNT} "$2" mount "$3" "$1" -o "$4""#);
+        let program = Path::new(support::TEAL);
+        let args = [m.point(), program, m.store(), Path::new(options)];
+        support::shell(m.world(), &script, &args).expect_success();
+        m.look();
+        has_rounds(&m, round + 1);
+    }
+    m.down();
+    m.check();
+}
+
+#[test]
+fn umount_and_mount_at_once_works_on_a_device_mount() {
+    is_mounted_again_at_once("umount_and_mount_at_once_works_on_a_device_mount", "syncfs");
+}
+
+#[test]
+fn umount_and_mount_at_once_works_where_umount_does_not_wait() {
+    is_mounted_again_at_once(
+        "umount_and_mount_at_once_works_where_umount_does_not_wait",
+        "nosyncfs",
+    );
+}
+
+#[test]
+fn umount_of_a_device_mount_returns_when_the_store_is_free() {
+    let test = "umount_of_a_device_mount_returns_when_the_store_is_free";
+    let Some(mut m) = Mounted::new(test, "128M") else {
+        return;
+    };
+    if m.status()["syncfs"] != true {
+        return teal_testkit::skip_test(test, "no mount on a loop device");
+    }
+    for round in 0..4 {
+        std::fs::write(m.path(format!("f{round}")), support::seeded(round, 3 << 20)).unwrap();
+        let script = format!(r#"{UMOUNT} flock --exclusive --nonblock "$2" true"#);
+        support::shell(m.world(), &script, &[m.point(), m.store()]).expect_success();
+        m.ended();
+        m.check();
+        m.up();
+    }
+    m.down();
+}

@@ -221,6 +221,9 @@ pub(crate) struct MountStatus {
     /// True if `sync(2)` and `syncfs(2)` reach the volume.
     #[serde(default)]
     pub(crate) syncfs: bool,
+    /// The mount has been taken away, and the daemon closes the store.
+    #[serde(default)]
+    pub(crate) ending: bool,
     /// The recording that is on its way, or the last one.
     pub(crate) recording: Option<RecordingStatus>,
     /// The changes and connections between this mount and the server, if the volume has one.

@@ -5,7 +5,7 @@ use crate::cli::MountArgs as Args;
 use crate::control::ControlSocket;
 use crate::drives::DriveService;
 use crate::machine;
-use crate::mounts;
+use crate::opening;
 use crate::options::{MountConfig, SyncFs, SyncTarget};
 use crate::private;
 use crate::replica::{self, ReplicaRuntime};
@@ -38,7 +38,7 @@ pub(super) fn open_and_mount(
         OpenMode::Write
     };
     // The disk comes first: its lock refuses a second daemon before anything is changed.
-    let disk = Arc::new(FileDisk::open(&args.path, mode)?);
+    let disk = Arc::new(opening::open_disk(&args.path, mode)?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = open_store(args, &options, &disk, &clock)?;
     // The socket is bound before the mount appears, so that `teal status` finds the daemon as soon
@@ -81,7 +81,6 @@ pub(super) fn open_and_mount(
         disk.release_claim();
     }
     let mount = VolumeMount::new(Arc::clone(&client), &args.dir, settings)?;
-    let is_on_device = mounts::is_on_device(mount.unmount_handle().mount_point());
     let drives = Arc::new(DriveService::new(&client, &args.path)?);
     let args = Args {
         path: args.path.clone(),
@@ -89,7 +88,7 @@ pub(super) fn open_and_mount(
         options: args.options.clone(),
         ..*args
     };
-    let volume = ServedVolume::new(args, client, mount, is_on_device, drives, running);
+    let volume = ServedVolume::new(args, client, mount, disk, drives, running);
     Ok((volume, listener))
 }
 

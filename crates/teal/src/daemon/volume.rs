@@ -4,13 +4,17 @@
 //! 1. *Closed once*: the store is closed by one thread, whichever comes first; the others wait for
 //!    the process to end.
 //! 2. *Answered last*: requests for the end (`teal down`) are answered after the store is closed.
+//! 3. *Free when unmounted*: `umount` of a mount on a block device, of a volume without a server,
+//!    returns when the store is closed and others can open it.
 //!
 //! # Locks
-//! None of them is held while another one is taken, or across I/O.
+//! None of them is held while another one is taken, or across I/O, but the one that keeps what came
+//! of closing the store: who wants that waits for it.
 
 use crate::cli::MountArgs as Args;
 use crate::control::{self, ControlAnswer, UnmountReport, UnsentChanges};
 use crate::drives::DriveService;
+use crate::mounts;
 use crate::recording::{RecordingOrder, RecordingSlot};
 use crate::replica::{self, ReplicaRuntime};
 use crate::serving::RunningServer;
@@ -20,6 +24,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use teal_command::mount_table::{self, MountEntry};
+use teal_env::FileDisk;
 use teal_fuse::{UnmountError, UnmountHandle, UnmountMode};
 use teal_mount::VolumeMount;
 use teal_posix::{FileSystem, FsError};
@@ -33,13 +39,16 @@ pub(super) struct ServedVolume {
     pub(super) client: Arc<FileSystem>,
     pub(super) mount: VolumeMount,
     pub(super) unmounter: UnmountHandle,
-    /// True if `sync(2)` reaches the mount.
-    pub(super) is_on_device: bool,
+    /// The mount, as the kernel showed it when it was made.
+    entry: Option<MountEntry>,
     pub(super) recordings: RecordingSlot,
     pub(super) drives: Arc<DriveService>,
     shutdown: ShutdownState,
     /// The connection to the server; taken at the end.
     running: Mutex<Option<ReplicaRuntime>>,
+    disk: Arc<FileDisk>,
+    /// What came of closing the store; taken for as long as that lasts.
+    closed: Mutex<Option<Result<(), FsError>>>,
 }
 
 /// The progress of the end of a mount.
@@ -67,21 +76,24 @@ impl ServedVolume {
         args: Args,
         client: Arc<FileSystem>,
         mount: VolumeMount,
-        is_on_device: bool,
+        disk: Arc<FileDisk>,
         drives: Arc<DriveService>,
         running: Option<ReplicaRuntime>,
     ) -> Self {
         let unmounter = mount.unmount_handle();
+        let entry = mounts::newest_at(unmounter.mount_point());
         Self {
             args,
             client,
             mount,
             unmounter,
-            is_on_device,
+            entry,
             recordings: RecordingSlot::default(),
             drives,
             shutdown: ShutdownState::default(),
             running: Mutex::new(running),
+            disk,
+            closed: Mutex::new(None),
         }
     }
 
@@ -191,7 +203,7 @@ impl ServedVolume {
             self.shutdown.is_closing.load(Ordering::Acquire),
             "one thread closes the store"
         );
-        let closed = self.client.shutdown();
+        let closed = self.close_store();
         // The replica is asked what the server lacks while it still runs.
         let is_served = self.with_server(|serving| serving.is_some());
         let unsent = replica::unsent_changes(&self.client);
@@ -202,7 +214,7 @@ impl ServedVolume {
             );
         }
         let answer = match &closed {
-            Ok(_) => ControlAnswer::Ended {
+            Ok(()) => ControlAnswer::Ended {
                 ended: UnmountReport {
                     store: self.args.path.clone(),
                     served: is_served,
@@ -218,7 +230,46 @@ impl ServedVolume {
         for stream in lock(&self.shutdown.waiting).drain(..) {
             control::send_answer(&stream, &answer);
         }
-        closed.map(drop)
+        self.disk.release_locks();
+        closed
+    }
+
+    /// Ends the file system and closes the store. Later callers wait for the first one.
+    fn close_store(&self) -> Result<(), FsError> {
+        let mut closed = lock(&self.closed);
+        if let Some(closed) = &*closed {
+            return closed.clone();
+        }
+        let outcome = self.client.shutdown().map(drop);
+        *closed = Some(outcome.clone());
+        outcome
+    }
+
+    /// Closes the store and lets others open it before the kernel's last request is answered. With
+    /// a server, the end waits for nobody: who opens the store waits instead.
+    pub(super) fn close_before_unmounted(&self) {
+        if self.client.replica().is_some() {
+            return;
+        }
+        if let Err(error) = self.close_store() {
+            log::error!("closing the store: {error}");
+        }
+        self.disk.release_locks();
+    }
+
+    /// Returns whether `sync(2)` reaches the mount: it is on a block device.
+    pub(super) fn is_on_device(&self) -> bool {
+        self.entry.as_ref().is_some_and(MountEntry::is_on_device)
+    }
+
+    /// Returns whether the mount has been taken away, so that this process ends soon.
+    pub(super) fn is_ending(&self) -> bool {
+        let Some(entry) = &self.entry else {
+            return false;
+        };
+        // A bind mount or a moved one has another place and the same device.
+        let mounts = mount_table::list_mounts().unwrap_or_default();
+        !mounts.is_empty() && !mounts.iter().any(|mount| mount.device == entry.device)
     }
 
     fn stop_server(&self) {

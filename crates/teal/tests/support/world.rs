@@ -284,7 +284,8 @@ impl Mounted {
         self.pid.expect("it is mounted")
     }
 
-    fn look(&mut self) {
+    /// Learns which daemon serves the mount now.
+    pub(crate) fn look(&mut self) {
         let pid = i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap();
         self.watchdog.pid.store(pid, Ordering::Release);
         self.pid = Some(pid);
