@@ -1,9 +1,10 @@
 //! The kernel's types in those of the file system, and back.
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ops::ControlFlow;
 use teal_fuse::{NodeId, RequestHeader, SetattrRequest, TimeSet};
-use teal_posix::{Caller, FsError, SetAttrRequest, TimeChange};
+use teal_posix::{Caller, FsError, ReadAccess, SetAttrRequest, TimeChange};
 use teal_types::{Attr, ObjectNo};
 
 pub(crate) fn to_errno(error: &FsError) -> Errno {
@@ -83,5 +84,14 @@ pub(crate) fn to_setattr_request(set: &SetattrRequest) -> SetAttrRequest {
         mtime: set.mtime.map(to_time_change),
         ctime: set.ctime,
         kill_suidgid: set.kill_suidgid || is_empty,
+    }
+}
+
+/// Returns whether a read through a file with these flags counts as an access.
+pub(crate) fn to_read_access(flags: OFlags) -> ReadAccess {
+    if flags.contains(OFlags::NOATIME) {
+        ReadAccess::Uncounted
+    } else {
+        ReadAccess::Counted
     }
 }

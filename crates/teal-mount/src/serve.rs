@@ -4,7 +4,8 @@ mod content;
 
 use crate::VolumeMount;
 use crate::convert::{
-    node_generation, to_caller, to_creator, to_errno, to_object, to_setattr_request, until_full,
+    node_generation, to_caller, to_creator, to_errno, to_object, to_read_access,
+    to_setattr_request, until_full,
 };
 use rustix::fs::{RenameFlags, XattrFlags};
 use rustix::io::Errno;
@@ -69,8 +70,19 @@ impl RequestHandler for VolumeMount {
             }
             // The kernel keeps content and attributes that it was given: changes since must reach
             // it.
-            FuseOperation::Read { offset, size, .. } => {
-                return self.serve_read(&header, (offset, size), since, reply);
+            FuseOperation::Read {
+                offset,
+                size,
+                flags,
+                ..
+            } => {
+                return self.serve_read(
+                    &header,
+                    (offset, size),
+                    to_read_access(flags),
+                    since,
+                    reply,
+                );
             }
             FuseOperation::Getattr { .. } | FuseOperation::Statx { .. } => {
                 return self.serve_getattr(&header, &request.operation, since, reply);

@@ -10,12 +10,12 @@ mod holes;
 
 pub use self::holes::{FallocateMode, SeekTarget};
 
-use crate::FileSystem;
 use crate::attributes::require_file;
 use crate::seeded::{Bug, bug};
+use crate::{FileSystem, ReadAccess};
 use teal_log::{Cost, LockedObjects, ScatteredBytes};
 use teal_types::limits::{FILE_MAX, TARGET_MAX};
-use teal_types::{FileType, ObjectNo};
+use teal_types::{Attr, FileType, ObjectNo};
 use teal_volume::{ChangeBase, NearbyContent, ObjectChange, WRITE_STEP, WritePlacement};
 use teal_volume::{FsError, Invalidation, Moment};
 
@@ -68,7 +68,7 @@ impl FileSystem {
     ) -> Result<ScatteredBytes, FsError> {
         // A caller without an answer cannot arise: `answer` is called exactly once.
         let mut said = Err(FsError::Stale);
-        self.read_then(no, offset, len, |parts| said = parts);
+        self.read_then(no, offset, len, ReadAccess::Counted, |parts| said = parts);
         said
     }
 
@@ -79,9 +79,10 @@ impl FileSystem {
         no: ObjectNo,
         offset: u64,
         len: usize,
+        access: ReadAccess,
         answer: impl FnOnce(Result<ScatteredBytes, FsError>),
     ) {
-        match self.read_or_bring(no, offset, len) {
+        match self.read_or_bring(no, offset, len, access) {
             Ok(ReadContent::Here(parts)) => answer(Ok(parts)),
             Ok(ReadContent::Nearby(NearbyContent { parts, keep })) => {
                 // The answer goes first: the reader does not wait for the store to keep the
@@ -101,6 +102,7 @@ impl FileSystem {
         no: ObjectNo,
         offset: u64,
         len: usize,
+        access: ReadAccess,
     ) -> Result<ReadContent<'_>, FsError> {
         let end = offset.saturating_add(len as u64);
         loop {
@@ -112,17 +114,24 @@ impl FileSystem {
             if is_here {
                 self.residency.note_read(no, end);
                 let parts = self.store().read_parts(no, offset, len)?;
-                self.note_access(&attr);
+                self.note_read(&attr, access);
                 return Ok(ReadContent::Here(parts));
             }
             // The lock is released before anything is fetched: fetching needs it exclusively.
             drop(reading);
             if let Some(nearby) = self.residency.read_nearby(&attr, offset, end)? {
-                self.note_access(&attr);
+                self.note_read(&attr, access);
                 return Ok(ReadContent::Nearby(nearby));
             }
             // Fetched content may be evicted again before it is read: the loop looks once more.
             self.residency.make_present(no, offset, end)?;
+        }
+    }
+
+    fn note_read(&self, attr: &Attr, access: ReadAccess) {
+        match access {
+            ReadAccess::Counted => self.note_access(attr),
+            ReadAccess::Uncounted => {}
         }
     }
 

@@ -42,7 +42,7 @@ pub use attributes::{SetAttrRequest, TimeChange};
 pub use content::{FallocateMode, SeekTarget, WriteFlags};
 pub use file_system::FileSystem;
 pub use listing::DirEntry;
-pub use options::{AtimePolicy, Caller, FileSystemOptions};
+pub use options::{AtimePolicy, Caller, FileSystemOptions, ReadAccess};
 pub use status::{RemainingReferences, SpaceStatistics, VolumeStatus};
 pub use teal_types::{RenameMode, XattrMode};
 pub use teal_volume::{FsError, Invalidation, InvalidationSink, Moment, WRITE_STEP};

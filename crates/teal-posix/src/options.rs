@@ -10,6 +10,8 @@ const RELATIME_SECS: i64 = 24 * 60 * 60;
 pub enum AtimePolicy {
     /// Never.
     Noatime,
+    /// With every read that asks the file system.
+    Strictatime,
     /// When it is not newer than the last change, or a day old.
     #[default]
     Relatime,
@@ -27,6 +29,7 @@ impl AtimePolicy {
     ) -> bool {
         match self {
             Self::Noatime => false,
+            Self::Strictatime => true,
             Self::Relatime => {
                 atime <= mtime
                     || atime <= ctime
@@ -34,6 +37,15 @@ impl AtimePolicy {
             }
         }
     }
+}
+
+/// Says if a read counts as an access, which may change the access time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadAccess {
+    /// It counts, as the policy of the mount says.
+    Counted,
+    /// The file was opened with `O_NOATIME`.
+    Uncounted,
 }
 
 /// The options of a file system.
@@ -85,6 +97,7 @@ mod tests {
         assert!(!due(6, 5, 7));
         assert!(!due(6, 5, 5 + RELATIME_SECS));
         assert!(due(6, 5, 6 + RELATIME_SECS));
+        assert!(AtimePolicy::Strictatime.is_due(at(6), at(5), at(5), at(7)));
         assert!(!AtimePolicy::Noatime.is_due(at(0), at(5), at(5), at(9)));
     }
 }

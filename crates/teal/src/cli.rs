@@ -186,7 +186,7 @@ pub(crate) struct MountArgs {
     /// The mount point, an empty directory
     pub(crate) dir: PathBuf,
     /// Mount options; the last of those that contradict each other holds: ro, salvage, noatime,
-    /// observed (every access of a program becomes a request, for `teal lab record`),
+    /// strictatime, observed (every access of a program becomes a request, for `teal lab record`),
     /// commit=SECONDS, checkpoint=SECONDS, checkpoint_bytes=SIZE, threads=N, uring=auto|on|off,
     /// flush=SECONDS, queue=SIZE, sync=local|remote
     #[arg(short, long, value_delimiter = ',')]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use teal_command::size::{human_size, parse_size};
 use teal_log::{OwnedElsewhere, StoreSettings};
 use teal_mount::{GeneralMountFlags, UringMode};
+use teal_posix::AtimePolicy;
 
 /// Says if the kernel leaves device nodes, or setuid bits, of a mount without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,8 @@ impl MountRestriction {
 pub(crate) struct MountConfig {
     /// The flags that were asked for; [`flags_in_force`](Self::flags_in_force) adds the rest.
     pub(crate) flags: GeneralMountFlags,
+    /// When reading changes access times.
+    pub(crate) atime: AtimePolicy,
     pub(crate) salvage: bool,
     /// Setuid and setgid bits and file capabilities.
     pub(crate) nosuid: MountRestriction,
@@ -82,7 +85,8 @@ const THREADS_MIN: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
 const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 /// Has a store mounted that another machine has open.
 pub(crate) const TAKE_OVER: &str = "take-over";
-const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, nosuid, suid, nodev, \
+const KNOWN: &str = "ro, rw, remount, salvage, take-over, noatime, relatime, strictatime, \
+    lazytime, nosuid, suid, nodev, \
     dev, noexec, syncfs, nosyncfs, observed, commit=SECONDS, checkpoint=SECONDS, \
                      checkpoint_bytes=SIZE, threads=N, uring=auto|on|off, \
                      flush=SECONDS, queue=SIZE, sync=local|remote, delay_ms=N";
@@ -109,14 +113,32 @@ const IGNORED: &[&str] = &[
     "group_id",
     "max_read",
     "blksize",
+    // Access times are always kept in memory until something else of the file is written.
+    "lazytime",
+    "nolazytime",
     "diratime",
     "nodiratime",
 ];
 
 /// Options of ours that are there or not.
 const FLAGS: &[&str] = &[
-    "ro", "rw", "remount", "salvage", "noatime", "relatime", "nosuid", "suid", "nodev", "dev",
-    "noexec", "syncfs", "nosyncfs", "observed", TAKE_OVER,
+    "ro",
+    "rw",
+    "remount",
+    "salvage",
+    "noatime",
+    "relatime",
+    "strictatime",
+    "nostrictatime",
+    "nosuid",
+    "suid",
+    "nodev",
+    "dev",
+    "noexec",
+    "syncfs",
+    "nosyncfs",
+    "observed",
+    TAKE_OVER,
 ];
 
 /// Returns the number given to an option, if it is within `range`. The error names the kind of
@@ -238,6 +260,7 @@ impl Default for MountConfig {
         let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         Self {
             flags: GeneralMountFlags::empty(),
+            atime: AtimePolicy::default(),
             salvage: false,
             nosuid: MountRestriction::Default,
             nodev: MountRestriction::Default,
@@ -264,8 +287,9 @@ impl MountConfig {
             "ro" => self.flags |= GeneralMountFlags::READ_ONLY,
             "rw" => self.flags -= GeneralMountFlags::READ_ONLY,
             "salvage" => self.salvage = true,
-            "noatime" => self.flags |= GeneralMountFlags::NOATIME,
-            "relatime" => self.flags -= GeneralMountFlags::NOATIME,
+            "noatime" => self.set_atime(AtimePolicy::Noatime),
+            "relatime" | "nostrictatime" => self.set_atime(AtimePolicy::Relatime),
+            "strictatime" => self.set_atime(AtimePolicy::Strictatime),
             "nosuid" | "suid" => self.nosuid = MountRestriction::from_option(key),
             "nodev" | "dev" => self.nodev = MountRestriction::from_option(key),
             "noexec" => self.flags |= GeneralMountFlags::NOEXEC,
@@ -278,6 +302,13 @@ impl MountConfig {
         }
         debug_assert!(FLAGS.contains(&key), "{key} is listed");
         true
+    }
+
+    fn set_atime(&mut self, policy: AtimePolicy) {
+        self.atime = policy;
+        // The kernel shows this flag in its table of mounts.
+        let is_never = policy == AtimePolicy::Noatime;
+        self.flags.set(GeneralMountFlags::NOATIME, is_never);
     }
 
     /// Carries out an option with a value; `option` is both, for messages.
@@ -399,91 +430,4 @@ fn contains_fake_flag(flags: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn strings(list: &[&str]) -> Vec<String> {
-        list.iter().map(|s| (*s).to_owned()).collect()
-    }
-
-    #[test]
-    fn options_are_validated() {
-        let parsed = parse_options(&strings(&[
-            "ro",
-            "noatime",
-            "commit=7",
-            "checkpoint_bytes=4M",
-            "x-systemd.automount",
-        ]))
-        .unwrap();
-        assert_eq!(
-            parsed.flags,
-            GeneralMountFlags::READ_ONLY | GeneralMountFlags::NOATIME
-        );
-        assert_eq!(parsed.settings.commit_interval, Duration::from_secs(7));
-        assert_eq!(parsed.settings.checkpoint_bytes, 4 << 20);
-        let out_of_range = [
-            "commit=0",
-            "checkpoint_bytes=1",
-            "queue=1",
-            "flush=0",
-            "checkpoint=100000",
-            "noatime=1",
-        ];
-        let bad = [
-            "frobnicate",
-            "commit",
-            "commit=soon",
-            "threads=0",
-            "threads=257",
-            "threads=100000",
-            "uring=maybe",
-            "salvage",
-        ];
-        for bad in bad.into_iter().chain(out_of_range) {
-            let said = parse_options(&strings(&[bad])).unwrap_err().to_string();
-            assert!(said.contains(bad), "{said}");
-        }
-    }
-
-    #[test]
-    fn the_last_of_contradicting_options_holds() {
-        assert!(
-            !parse_options(&strings(&["ro", "rw"]))
-                .unwrap()
-                .is_read_only()
-        );
-        assert!(
-            parse_options(&strings(&["rw", "ro"]))
-                .unwrap()
-                .is_read_only()
-        );
-    }
-
-    #[test]
-    fn mount_8_is_understood() {
-        let asked = |list: &[&str]| from_mount_8(list.iter().map(OsString::from));
-        let MountHelperCall::Mount(mount) =
-            asked(&["/dev/loop3", "/mnt", "-n", "-o", "rw,noatime", "-t", "teal"]).unwrap()
-        else {
-            panic!("it is to be mounted");
-        };
-        assert_eq!(mount.path, PathBuf::from("/dev/loop3"));
-        assert_eq!(mount.options, strings(&["rw", "noatime"]));
-        for fake in [
-            ["/s", "/mnt", "-f"],
-            ["/s", "/mnt", "-sfn"],
-            ["-vf", "/s", "/mnt"],
-        ] {
-            assert!(
-                matches!(asked(&fake), Ok(MountHelperCall::DryRun(_))),
-                "{fake:?}"
-            );
-        }
-        assert!(matches!(
-            asked(&["/s", "/mnt", "-t", "fuse"]),
-            Ok(MountHelperCall::Mount(_))
-        ));
-        assert!(asked(&["/dev/loop3"]).is_err());
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use crate::convert::{to_errno, to_object};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use teal_fuse::{FuseOperation, ReplySender, RequestHeader};
-use teal_posix::{FallocateMode, Moment, SeekTarget, WriteFlags};
+use teal_posix::{FallocateMode, Moment, ReadAccess, SeekTarget, WriteFlags};
 
 /// `lseek(2)` for the next data.
 const SEEK_DATA: u32 = 3;
@@ -18,11 +18,12 @@ impl VolumeMount {
         &self,
         header: &RequestHeader,
         (offset, size): (u64, u32),
+        access: ReadAccess,
         since: Moment,
         reply: ReplySender,
     ) {
         let (file_system, no) = (&self.file_system, to_object(header.node));
-        file_system.read_then(no, offset, size as usize, |read| match read {
+        file_system.read_then(no, offset, size as usize, access, |read| match read {
             Ok(parts) => self.answer_given(&[no], since, || match &parts.pieces()[..] {
                 // Not copied: the kernel gathers the pieces. Only very scattered content is put
                 // together first.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use teal_device::Drive;
 use teal_env::{Clock, FileDisk, OpenMode, SystemClock};
 use teal_log::{OpenOptions, Recovery, Store, StoreError, StoreOpenError, StoreOwner};
-use teal_mount::{GeneralMountFlags, MountSettings, VolumeMount};
-use teal_posix::{AtimePolicy, FileSystem, FileSystemOptions};
+use teal_mount::{MountSettings, VolumeMount};
+use teal_posix::{FileSystem, FileSystemOptions};
 use teal_replica::UpstreamOptions;
 
 /// The least number of threads of a mount with a server: while some of its requests wait for the
@@ -44,13 +44,8 @@ pub(super) fn open_and_mount(
     // The socket is bound before the mount appears, so that `teal status` finds the daemon as soon
     // as the mount is there.
     let listener = ControlSocket::bind(&args.dir)?;
-    let atime = if options.flags.contains(GeneralMountFlags::NOATIME) {
-        AtimePolicy::Noatime
-    } else {
-        AtimePolicy::Relatime
-    };
     let how = FileSystemOptions {
-        atime,
+        atime: options.atime,
         ..FileSystemOptions::default()
     };
     // A read-only mount sends nothing, so it needs no connection to a server.

@@ -338,6 +338,59 @@ fn times_are_kept_to_the_nanosecond_and_relatime_is_the_rule() {
 }
 
 #[test]
+fn an_access_is_noted_as_the_mount_and_the_opening_say() {
+    let test = "an_access_is_noted_as_the_mount_and_the_opening_say";
+    let Some(mut m) = Mounted::new(test, "64M") else {
+        return;
+    };
+    let path = m.path("f");
+    std::fs::write(&path, "x").unwrap();
+    let past = fs::Timespec {
+        tv_sec: 1000,
+        tv_nsec: 7,
+    };
+    // The kernel's cache answers no read that is to be seen.
+    let read_with = |flags: fs::OFlags| {
+        let file = fs::open(&path, fs::OFlags::RDONLY | flags, fs::Mode::empty()).unwrap();
+        fs::fadvise(&file, 0, None, fs::Advice::DontNeed).unwrap();
+        assert_eq!(rustix::io::pread(&file, &mut [0; 1], 0), Ok(1));
+    };
+    let atime = || {
+        let meta = std::fs::metadata(&path).unwrap();
+        (meta.atime(), meta.atime_nsec())
+    };
+    let make_old = || {
+        let times = fs::Timestamps {
+            last_access: past,
+            last_modification: past,
+        };
+        fs::utimensat(fs::CWD, &path, &times, AtFlags::empty()).unwrap();
+    };
+    for options in ["relatime", "lazytime", "strictatime"] {
+        m.down();
+        m.mount(options);
+        make_old();
+        read_with(fs::OFlags::NOATIME);
+        assert_eq!(atime(), (1000, 7), "{options}: O_NOATIME");
+        read_with(fs::OFlags::empty());
+        let first = atime();
+        assert!(first > (1000, 7), "{options}: a read is an access");
+        crate::support::let_pass(std::time::Duration::from_millis(20));
+        read_with(fs::OFlags::empty());
+        let is_strict = options == "strictatime";
+        assert_eq!(atime() > first, is_strict, "{options}: the second read");
+        read_with(fs::OFlags::NOATIME);
+    }
+    m.down();
+    m.mount("strictatime,nostrictatime,noatime,nolazytime");
+    make_old();
+    read_with(fs::OFlags::empty());
+    assert_eq!(atime(), (1000, 7), "the last option holds");
+    m.down();
+    m.check();
+}
+
+#[test]
 fn direct_reads_and_writes_see_what_others_see() {
     let Some(mut m) = Mounted::new("direct_reads_and_writes_see_what_others_see", "64M") else {
         return;

@@ -81,7 +81,7 @@ fn here(client: &FileSystem, no: ObjectNo) -> u64 {
 fn who_reads_from_a_drive_is_answered_before_that_is_entered_and_what_is_written_meanwhile_stays() {
     let (_world, laptop, file) = carried();
     let mut is_answered = false;
-    laptop.read_then(file, 0, BYTES, |read| {
+    laptop.read_then(file, 0, BYTES, teal_posix::ReadAccess::Counted, |read| {
         is_answered = true;
         assert_eq!(read.unwrap().to_vec(), content());
         assert_eq!(here(&laptop, file), 0);
