@@ -284,6 +284,41 @@ fn a_pack_with_a_damaged_live_chunk_is_not_collected() {
 }
 
 #[test]
+fn damage_that_a_sweep_finds_is_mended_by_sending_again() {
+    let shelf = MemoryShelf::new();
+    let clock = SimClock::default();
+    let (store, _) = open(Arc::new(shelf.clone()), &clock, 1).unwrap();
+    let contents: Vec<Vec<u8>> = (0..5).map(short).collect();
+    let ids = put(&store, &contents);
+    let damaged_pack = only_pack(&shelf);
+    // A byte of the first chunk's content; the second chunk adjoins it, and is read with it.
+    shelf.damage_object(&damaged_pack, |bytes| bytes[80 + 56] ^= 1);
+    let collect = || {
+        clock.advance(GRACE);
+        let mut marking = store.begin_collection(GRACE).unwrap();
+        marking.mark_live([ids[0], ids[1]]);
+        marking.begin_sweep().run().unwrap()
+    };
+    let first = collect();
+    assert_eq!((first.damaged.len(), first.moved), (1, 1), "{first:?}");
+    // Only the damaged chunk is asked for again, and a commit can't name it until it is sent.
+    assert_eq!(store.find_present(&ids[..2]), [false, true]);
+    assert!(matches!(store.pin(&ids[..1]), Err(PinError::Missing(_))));
+    put(&store, &contents[..1]);
+    assert_eq!(store.find_present(&ids[..2]), [true, true]);
+    // The damaged copy is dead weight now, so its pack goes with it.
+    let second = collect();
+    assert_eq!(second.damaged, [], "{second:?}");
+    assert!(!shelf.snapshot().contains_key(&damaged_pack));
+    for store in [store, reopen(&shelf)] {
+        for (id, content) in ids.iter().zip(&contents).take(2) {
+            assert_eq!(&store.get(id).unwrap(), content);
+        }
+        assert_eq!(store.check(|_, _| {}).unwrap().problem_count, 0);
+    }
+}
+
+#[test]
 fn the_wrong_key_or_domain_is_said_so() {
     let (store, shelf) = fresh();
     let id = put(&store, &[content(1)])[0];
