@@ -1,6 +1,6 @@
 //! The cost of second copies: bytes and barriers of loads that change much of the inode map, with a
-//! checkpoint every 4 MiB of log, or so many as are said. `cargo run --release -p teal-log --example
-//! second_copies -- 64`.
+//! checkpoint every 4 MiB of log, or so many as are said.
+//! `cargo run --release -p teal-log --example second_copies -- 64`.
 //!
 //! Everything is seeded and the disk is in memory, so that two programs can be compared byte by
 //! byte.

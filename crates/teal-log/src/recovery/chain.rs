@@ -247,8 +247,8 @@ impl OpeningDisk<'_> {
         (is_whole || salvage || followed.chain.len() > 1).then_some(followed)
     }
 
-    /// Returns the committed records from an anchor's checkpoint to the end of the log; by the second
-    /// copy of the checkpoint's roots where a record of it cannot be read.
+    /// Returns the committed records from an anchor's checkpoint to the end of the log; by the
+    /// second copy of the checkpoint's roots where a record of it cannot be read.
     pub(crate) fn follow_anchor(
         &self,
         anchor: Anchor,
