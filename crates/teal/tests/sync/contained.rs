@@ -243,7 +243,7 @@ fn a_unit_with_private_mounts_that_is_killed_leaves_nothing_behind() {
     let dir = store.world.path("");
     std::fs::create_dir(dir.join("units")).unwrap();
     // Its first process ends at once, and the manager kills the daemon, which is the last process
-    // in the mount namespace.
+    // in the mount namespace. Nothing here tells the manager that the group is empty then.
     let used = format!("set -e\n. \"$1/env\"\n{USE}\necho \"$pid\" > \"$dir/pid\"");
     std::fs::write(dir.join("use.sh"), used).unwrap();
     let ended = r#"
@@ -255,7 +255,8 @@ fn a_unit_with_private_mounts_that_is_killed_leaves_nothing_behind() {
     let (at, teal) = (dir.display(), env!("CARGO_BIN_EXE_teal"));
     let unit = format!(
         "[Unit]\nDefaultDependencies=no\n[Service]\nPrivateMounts=yes\nKillSignal=SIGKILL\n\
-         ExecStart=/bin/sh {at}/use.sh {at} {teal} f\nExecStopPost=/bin/sh {at}/ended.sh {at}\n"
+         TimeoutStopSec=3\nExecStart=/bin/sh {at}/use.sh {at} {teal} f\n\
+         ExecStopPost=/bin/sh {at}/ended.sh {at}\n"
     );
     std::fs::write(dir.join("units/teal.service"), unit).unwrap();
     let private = PrivateMounts::new(&store.world).unwrap();
