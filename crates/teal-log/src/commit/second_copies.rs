@@ -13,10 +13,10 @@ use crate::commit::log::CommitLog;
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::delta::CheckpointRoots;
-use crate::format::page::{ExpectedPage, PagePtr};
+use crate::format::page::{ExpectedPage, PAGE_MAX, PagePtr};
 use crate::format::record::HEADER;
 use crate::format::root_copy::RootCopy;
-use crate::format::superblock::{SECOND_COPIES, Superblock};
+use crate::format::superblock::{self, SECOND_COPIES, Superblock};
 use crate::seeded::{Bug, bug};
 use crate::space::segments::SegmentTable;
 use crate::tree::copies::PageToRenew;
@@ -28,6 +28,9 @@ use teal_types::{Lsn, SECTOR, Sector};
 const FEW_SEGMENTS: u64 = 2;
 /// Segments of copies are emptied while less than one part in so many of them lives.
 const SPARSE_PART: u64 = 4;
+/// Most bytes by which a batch grows with a page that is written again: the page and two above it,
+/// each with what tells of it in a record. Those further up are shared.
+const RENEWED_PATH: u64 = 3 * (PAGE_MAX as u64 + 64);
 
 /// The second copies of a batch, laid out.
 #[derive(Debug, Clone, Default)]
@@ -156,10 +159,21 @@ impl CommitLog {
             incompatible: sb.incompatible | SECOND_COPIES,
             ..sb.clone()
         };
+        let reader = &self.objects.reader;
+        let (first, second) = (Sector::new(0), Superblock::second_copy(sb.sectors));
+        let mut found = vec![0; superblock::BYTES];
+        let is_whole =
+            reader.read_raw(first, &mut found).is_ok() && Superblock::decode(&found).is_ok();
+        // One that is damaged is written before the whole one.
+        let order = if is_whole {
+            [second, first]
+        } else {
+            [first, second]
+        };
         let bytes = marked.encode();
-        for at in [Superblock::second_copy(sb.sectors), Sector::new(0)] {
-            self.objects.reader.write(at, bytes.clone().into())?;
-            self.objects.reader.sync()?;
+        for at in order {
+            reader.write(at, bytes.clone().into())?;
+            reader.sync()?;
         }
         Ok(())
     }
@@ -237,7 +251,10 @@ impl CommitLog {
         // Without a place for copies, writing the pages again would be for nothing.
         let segment = self.objects.geometry.segment_bytes();
         let ready = self.objects.segments.lock().ready_bytes();
-        if ready < self.objects.batch_takes() + 2 * segment {
+        let needed = self.objects.batch_takes() + 2 * segment;
+        // A batch that grew beyond its room could not be written at all.
+        let mut left = ready.saturating_sub(needed) / RENEWED_PATH;
+        if left == 0 {
             return Ok(());
         }
         let reader = &self.objects.reader;
@@ -253,9 +270,16 @@ impl CommitLog {
             let moved = moved.into_iter().map(|(page, _)| page);
             let kind = tree.kind();
             for page in pages.iter().copied().chain(moved) {
-                if page.kind == kind
-                    && let Err(e) = tree.touch(reader, page.level, page.key, page.at)
-                {
+                if page.kind != kind {
+                    continue;
+                }
+                if left == 0 {
+                    // It waits for a later checkpoint.
+                    reader.to_renew.add(page);
+                    continue;
+                }
+                left -= 1;
+                if let Err(e) = tree.touch(reader, page.level, page.key, page.at) {
                     log::warn!("a page gets no second copy: {e}");
                 }
             }

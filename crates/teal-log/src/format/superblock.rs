@@ -1,4 +1,4 @@
-//! The superblock: written by mkfs, never changed by a mount.
+//! The superblock: written by mkfs; a mount changes it once, to say that pages have second copies.
 //!
 //! Two copies of 4096 bytes: at sector 0 and in the last 8 sectors that are aligned to 4096 bytes.
 //!
@@ -41,6 +41,8 @@ pub(crate) const GROUPED_NAMES: u64 = 1;
 /// Incompatible feature bit: pages on which much depends have second copies.
 pub(crate) const SECOND_COPIES: u64 = 2;
 /// Incompatible feature bits that this program knows.
+/// Where the size of the store stands.
+const SECTORS_AT: usize = 56;
 const KNOWN: u64 = GROUPED_NAMES | SECOND_COPIES;
 
 /// The identity and geometry of a store.
@@ -91,6 +93,14 @@ impl Superblock {
     pub(crate) fn second_copy(sectors: u64) -> Sector {
         // At the last multiple of its size, whatever the size of the disk is.
         Sector::new((sectors.saturating_sub(COPY_SECTORS)) / COPY_SECTORS * COPY_SECTORS)
+    }
+
+    /// Returns where the second superblock lies by what a first one says that is not whole.
+    pub(crate) fn claimed_second_copy(bytes: &[u8]) -> Option<Sector> {
+        let field = bytes.get(SECTORS_AT..SECTORS_AT + 8)?.try_into().ok()?;
+        bytes
+            .starts_with(&MAGIC)
+            .then(|| Self::second_copy(u64::from_le_bytes(field)))
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -18,7 +18,10 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
     }
     let mut first = None;
     let mut unread = None;
-    for at in [Sector::new(0), Superblock::second_copy(sectors)] {
+    // A disk may be longer than its store; then a first copy that is not whole says where the
+    // second one is.
+    let mut places = vec![Superblock::second_copy(sectors), Sector::new(0)];
+    while let Some(at) = places.pop() {
         let mut bytes = vec![0; superblock::BYTES];
         if let Err(source) = disk.read_at(at, &mut bytes) {
             let source = Arc::new(source);
@@ -28,6 +31,13 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
                 source,
             });
             continue;
+        }
+        let claimed = Superblock::claimed_second_copy(&bytes);
+        if at == Sector::new(0)
+            && let Some(claimed) = claimed
+            && claimed < places[0]
+        {
+            places.insert(0, claimed);
         }
         // A valid superblock of a longer disk means that the disk was cut.
         match Superblock::decode(&bytes) {

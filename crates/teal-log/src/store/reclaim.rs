@@ -4,7 +4,7 @@
 //! R: what can be written now; T: what sealing all that is changed in memory as a checkpoint takes
 //! at most (`ObjectStore::batch_takes`); P: what is promised to operations under way; S: a segment;
 //! C: what is set aside for the cleaner and for giving back: at least six segments, or as many as
-//! are in use and two while that is less, and 128 bytes for each object
+//! are in use and two while that is less, and 192 bytes for each object
 //! ([`Reserves`](crate::space::reserves::Reserves)); E: what three checkpoints of nothing take, and
 //! S / 2.
 //! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into

@@ -232,19 +232,27 @@ fn a_full_store_has_all_second_copies_and_stays_clean() {
     churned(64 * MIB, 2);
 }
 
-fn features(disk: &MemDisk) -> [u8; 2] {
-    let bytes = disk_bytes(disk);
-    [FEATURES_AT, bytes.len() - 4096 + FEATURES_AT].map(|at| bytes[at])
-}
-
-#[test]
-fn an_older_store_mounts_and_gains_copies_as_its_pages_are_folded() {
-    let disk = Arc::new(MemDisk::new(16 * MIB / SECTOR));
+/// Puts the older store at the start of a disk with so many bytes.
+fn older_on(bytes: u64) -> Arc<MemDisk> {
+    let disk = Arc::new(MemDisk::new(bytes / SECTOR));
     for sector in OLDER.chunks(4 + SECTOR as usize) {
         let (number, bytes) = sector.split_at(4);
         let at = Sector::new(u32::from_le_bytes(number.try_into().unwrap()).into());
         disk.write_at(at, &[IoSlice::new(bytes)]).unwrap();
     }
+    disk
+}
+
+/// Returns the feature bits in both superblocks of a store of 16 MiB.
+fn features(disk: &MemDisk) -> [u8; 2] {
+    let bytes = disk_bytes(disk);
+    let second = (16 * MIB) as usize - 4096;
+    [FEATURES_AT, second + FEATURES_AT].map(|at| bytes[at])
+}
+
+#[test]
+fn an_older_store_mounts_and_gains_copies_as_its_pages_are_folded() {
+    let disk = older_on(16 * MIB);
     let store = open(&disk);
     let report = assert_clean(&store);
     assert_eq!((report.objects, report.copies), (301, 0));
@@ -275,6 +283,24 @@ fn an_older_store_mounts_and_gains_copies_as_its_pages_are_folded() {
     assert_eq!(report.copies, places(&store, &COPIED).len() as u64);
     for no in &names {
         assert_eq!(store.read(*no, 0, 7).unwrap(), *b"changed");
+    }
+}
+
+#[test]
+fn a_torn_superblock_costs_no_store_on_a_longer_disk_either() {
+    for bytes in [16 * MIB, 20 * MIB] {
+        let disk = older_on(bytes);
+        let mut first = disk_bytes(&disk)[..SECTOR as usize].to_vec();
+        // Torn while the store is marked: the bits are new, the checksum is not.
+        first[FEATURES_AT] |= 2;
+        disk.write_at(Sector::new(0), &[IoSlice::new(&first)])
+            .unwrap();
+        let store = open(&disk);
+        create(&store, "more", b"content").unwrap();
+        store.close().unwrap();
+        drop(store);
+        assert_eq!(features(&disk), [3, 3]);
+        assert_clean(&open(&disk));
     }
 }
 
