@@ -150,6 +150,9 @@ impl SecondCopies {
 impl CommitLog {
     /// Says in the superblocks that pages have second copies, before the first one is written to a
     /// store that was made without them. One superblock is whole at any time.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the disk cannot be synced.
     pub(crate) fn mark_second_copies(&self) -> Result<(), StoreError> {
         let sb = &self.objects.sb;
         if sb.incompatible & SECOND_COPIES != 0 {
@@ -172,7 +175,12 @@ impl CommitLog {
         };
         let bytes = marked.encode();
         for at in order {
-            reader.write(at, bytes.clone().into())?;
+            if let Err(error) = reader.write(at, bytes.clone().into()) {
+                // The other one stays as it is: it may be the only whole one now. Programs that
+                // know second copies find them by the pages.
+                log::warn!("the store is not marked as one with second copies: {error}");
+                return Ok(());
+            }
             reader.sync()?;
         }
         Ok(())

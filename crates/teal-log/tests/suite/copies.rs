@@ -1,13 +1,13 @@
 //! Second copies of the pages of the inode map: no single damage to a page loses a file.
 
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
 use teal_log::{
     CheckOptions, CheckReport, Cost, DiskPlace, MkfsOptions, NewObject, OpenOptions, Severity,
     Store, StoreError,
 };
-use teal_testkit::Rng;
+use teal_testkit::{DiskCall, FaultDisk, FaultDuration, Rng};
 use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
 
 const MIB: u64 = 1 << 20;
@@ -302,6 +302,33 @@ fn a_torn_superblock_costs_no_store_on_a_longer_disk_either() {
         assert_eq!(features(&disk), [3, 3]);
         assert_clean(&open(&disk));
     }
+}
+
+#[test]
+fn an_older_store_takes_changes_although_a_superblock_cannot_be_written() {
+    let disk = Arc::into_inner(older_on(16 * MIB)).unwrap();
+    let faults = FaultDisk::new(disk);
+    let open = || {
+        let disk: Arc<dyn Disk> = Arc::new(faults.clone());
+        let opened = Store::open(disk, Arc::new(SystemClock), OpenOptions::default());
+        opened.unwrap().0
+    };
+    // The first write of an opening marks a superblock.
+    faults.fail_nth(DiskCall::Write, 0, FaultDuration::Once, ErrorKind::Other);
+    let store = open();
+    create(&store, "more", b"content").unwrap();
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(
+        features(faults.inner()),
+        [1, 1],
+        "the other one is left alone"
+    );
+    let store = open();
+    assert_clean(&store);
+    create(&store, "again", b"content").unwrap();
+    store.close().unwrap();
+    assert_eq!(features(faults.inner()), [3, 3]);
 }
 
 /// Returns the sectors that hold anything, every `step`th of them.

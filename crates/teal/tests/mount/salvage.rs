@@ -34,18 +34,23 @@ fn synced_files(test: &str) -> Option<(Mounted, Vec<u8>)> {
 /// may be empty: another program's `sync(2)` makes it durable before its content is written, and
 /// the record with that is lost.
 fn readable_files(m: &Mounted) -> u64 {
-    let mut readable = 0;
+    let (mut readable, mut empty) = (0, 0);
     for n in 0..FILES {
         let path: PathBuf = m.path(format!("{n}"));
         let Ok(content) = std::fs::read(&path) else {
             continue;
         };
         if content.is_empty() {
+            empty += 1;
             continue;
         }
         assert!(content == seeded(n, 5000), "{} is wrong", path.display());
         readable += 1;
     }
+    assert!(
+        empty <= 1,
+        "the lost record has the content of one file, not of {empty}"
+    );
     readable
 }
 
