@@ -9,6 +9,7 @@
 
 mod answer;
 mod connection;
+mod deference;
 mod places;
 mod quotas;
 mod shared;

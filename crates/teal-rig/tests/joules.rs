@@ -1,5 +1,5 @@
-//! What the log store costs a modelled Microdrive, phase by phase. `cargo test -p teal --test
-//! joules -- --nocapture` prints it.
+//! What the log store costs a modelled Microdrive, phase by phase. `cargo test -p teal-rig
+//! --test joules -- --nocapture` prints it.
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 use std::sync::Arc;

@@ -40,20 +40,17 @@ const BUILDS: &[&[&str]] = &[
 /// Programs with tests that mostly wait, for time-outs and for other machines, each with the number
 /// of tests that run side by side: more than there are processors.
 const WAITING: &[(&str, &str)] = &[
-    ("teal::apart", "--test-threads=6"),
     ("teal::machines", "--test-threads=4"),
-    ("teal::strangers", "--test-threads=6"),
+    ("teal::network", "--test-threads=6"),
 ];
 
 /// Programs beside which no other runs, each with what it does to others.
 const ALONE: &[(&str, &str)] = &[
-    ("teal::attributes", "drops what the kernel has cached"),
-    ("teal::bad_input", COPIES_MOUNTS),
-    ("teal::exclusive", COPIES_MOUNTS),
-    ("teal::lifecycle", COPIES_MOUNTS),
+    (
+        "teal::host",
+        "makes mount namespaces, and drops what the kernel has cached",
+    ),
     ("teal::stress", "takes all of the machine that it gets"),
-    ("teal::sync", COPIES_MOUNTS),
-    ("teal::words", COPIES_MOUNTS),
     ("teal-fuse::mount", COPIES_MOUNTS),
     (
         "teal-lab::traces",
@@ -210,13 +207,13 @@ mod tests {
         let found = parse_program(&message("test", "stress", true)).unwrap();
         assert_eq!(found.side_by_side(), None);
         let waiting = TestProgram {
-            name: "teal::apart".into(),
+            name: "teal::network".into(),
             ..found.clone()
         };
         assert_eq!(waiting.side_by_side(), Some("--test-threads=6"));
         assert_eq!(waiting.is_alone_because(), None);
         let copying = TestProgram {
-            name: "teal::sync".into(),
+            name: "teal-fuse::mount".into(),
             ..found.clone()
         };
         assert_eq!(copying.is_alone_because(), Some(COPIES_MOUNTS));

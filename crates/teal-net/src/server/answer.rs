@@ -7,7 +7,7 @@
 //! 2. A peer is the one that the certificate of the connection names. The certificate is judged at
 //!    every request, by the clock of that moment.
 
-use super::quotas::ConnectionQuota;
+use super::quotas::{ConnectionQuota, UsageAccount};
 use super::shared::{ServerOrder, ServerShared};
 use crate::limits::WAIT;
 use crate::peer::CertifiedPeer;
@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 use tonic::body::Body;
@@ -51,8 +52,26 @@ struct CertifiedVisitor {
 
 /// The places that a request in progress holds.
 struct RequestPermits {
+    shared: Arc<ServerShared>,
+    usage: UsageAccount,
+    /// Monotonic time at which the request was let through.
+    begun: Duration,
     _of_all: OwnedSemaphorePermit,
     _of_the_peer: OwnedSemaphorePermit,
+}
+
+impl RequestPermits {
+    /// Counts the bytes of the request, when it has arrived, or of the answer.
+    fn count_bytes(&self, bytes: usize) {
+        self.usage.count(bytes, self.shared.clock.monotonic_time());
+    }
+}
+
+impl Drop for RequestPermits {
+    fn drop(&mut self) {
+        let now = self.shared.clock.monotonic_time();
+        self.usage.learn_service(now.saturating_sub(self.begun));
+    }
 }
 
 impl ServerSession {
@@ -155,10 +174,24 @@ impl ServerSession {
             .acquire_owned()
             .await
             .map_err(|_| busy())?;
+        // Deference comes before the body is read, so that what is not read yet fills the sender's
+        // windows and not this server's memory.
+        let deference = shared
+            .quotas
+            .deference_delay(quota, shared.clock.monotonic_time());
+        if !deference.is_zero() {
+            sleep(deference).await;
+        }
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
             .map_err(|_| busy())?;
+        let begun = shared.clock.monotonic_time();
+        let usage = quota.usage();
+        usage.count(0, begun);
         Ok(RequestPermits {
+            shared: shared.clone(),
+            usage,
+            begun,
             _of_all: of_all.map_err(|_| busy())?,
             _of_the_peer: of_the_peer,
         })
@@ -213,11 +246,14 @@ impl ServerSession {
         let limit = self.shared.limits.message_bytes + wire::PAYLOAD_OVERHEAD;
         let (service, peer) = (self.shared.service.clone(), visitor.peer);
         let method = move |asked: Payload| async move {
-            let answer = run_blocking(ticket, move || {
+            ticket.count_bytes(asked.bytes.len());
+            let answer = run_blocking(ticket, move |ticket| {
                 // Asked at every request, so that a peer that was shut out is refused at once.
                 let allowed = service.check_peer(peer);
                 allowed.map_err(|words| refusal_status(&words))?;
-                Ok(service.call(peer, &asked.bytes))
+                let answer = service.call(peer, &asked.bytes);
+                ticket.count_bytes(answer.len());
+                Ok(answer)
             });
             let answer = answer.await.map_err(|status| {
                 if standing == CertificateAge::Due {
@@ -250,7 +286,7 @@ impl ServerSession {
         let method = move |asked: RenewRequest| async move {
             // Looked at before a thread is taken for the rest.
             check_key(&asked.public_key)?;
-            let certified = run_blocking(ticket, move || {
+            let certified = run_blocking(ticket, move |_| {
                 shared
                     .service
                     .check_peer(peer)
@@ -288,7 +324,7 @@ impl ServerSession {
             if asked.device.chars().any(char::is_control) {
                 return Err(refusal_status("the name of a device is one line of text"));
             }
-            let certified = run_blocking(ticket, move || {
+            let certified = run_blocking(ticket, move |_| {
                 let peer = shared
                     .service
                     .enrol(&asked.token, &asked.device)
@@ -329,7 +365,7 @@ pub(super) fn answer_request(
 /// Runs `work` where it may block, and gives `ticket` back when it has returned.
 async fn run_blocking<T, R>(
     ticket: T,
-    work: impl FnOnce() -> Result<R, Status> + Send + 'static,
+    work: impl FnOnce(&T) -> Result<R, Status> + Send + 'static,
 ) -> Result<R, Status>
 where
     T: Send + 'static,
@@ -337,7 +373,7 @@ where
 {
     // The permits belong to the work: they come back when it ends, even if the client has gone.
     let done = tokio::task::spawn_blocking(move || {
-        let done = work();
+        let done = work(&ticket);
         drop(ticket);
         done
     });

@@ -5,7 +5,10 @@
 //! 1. One machine's limits do not depend on how it divides its requests among connections.
 //! 2. A machine that is gone and has rested is forgotten: reconnecting gives a machine no more than
 //!    waiting would.
+//! 3. While machines that ask for little are served, those that ask for much are slowed down
+//!    ([`deference`](super::deference)).
 
+use super::deference::PeerUsage;
 use crate::limits::{TokenBucket, TransportLimits};
 use crate::peer::CertifiedPeer;
 use parking_lot::Mutex;
@@ -30,6 +33,9 @@ struct PeerQuota {
     requests: Arc<Semaphore>,
     /// Guards the measure of requests per second; held for a computation only.
     rate: Mutex<TokenBucket>,
+    /// Guards what the machine has used lately; held for a computation only, also under the lock of
+    /// the table.
+    usage: Mutex<PeerUsage>,
 }
 
 /// The share of one connection; given back when dropped.
@@ -67,6 +73,7 @@ impl ConnectionQuotas {
                 connections: Arc::new(Semaphore::new(self.per_peer)),
                 requests: Arc::new(Semaphore::new(self.requests_per_peer)),
                 rate: Mutex::new(TokenBucket::new(self.requests_per_second)),
+                usage: Mutex::default(),
             })
         });
         // Tried before the place among all: a machine with too many connections takes nothing from
@@ -83,6 +90,26 @@ impl ConnectionQuotas {
             _one_of_the_peer: one_of_the_peer,
         })
     }
+
+    /// Returns how long one more request of the machine has to wait because others that ask for
+    /// less are being served.
+    pub(super) fn deference_delay(&self, of: &ConnectionQuota, now: Duration) -> Duration {
+        let units = {
+            let usage = of.quota.usage.lock();
+            if !usage.is_heavy(now) {
+                return Duration::ZERO;
+            }
+            usage.units_at(now)
+        };
+        let defers = self.quotas.lock().values().any(|other| {
+            !Arc::ptr_eq(other, &of.quota) && other.usage.lock().goes_before(units, now)
+        });
+        if defers {
+            of.quota.usage.lock().take_place(now)
+        } else {
+            Duration::ZERO
+        }
+    }
 }
 
 impl ConnectionQuota {
@@ -95,6 +122,27 @@ impl ConnectionQuota {
     /// Returns the permits of the machine's requests in progress.
     pub(super) fn request_permits(&self) -> Arc<Semaphore> {
         self.quota.requests.clone()
+    }
+
+    /// Returns the account of what the machine's requests use.
+    pub(super) fn usage(&self) -> UsageAccount {
+        UsageAccount(self.quota.clone())
+    }
+}
+
+/// The account of what a machine's requests use.
+#[derive(Clone)]
+pub(super) struct UsageAccount(Arc<PeerQuota>);
+
+impl UsageAccount {
+    /// Counts a request that begins or ends, with the bytes of it that have come or go.
+    pub(super) fn count(&self, bytes: usize, now: Duration) {
+        self.0.usage.lock().count(bytes, now);
+    }
+
+    /// Learns how long a request has taken.
+    pub(super) fn learn_service(&self, took: Duration) {
+        self.0.usage.lock().learn_service(took);
     }
 }
 
@@ -134,6 +182,35 @@ mod tests {
         );
         drop(one);
         assert!(seats.take_quota(peer(3), NOW).is_ok());
+    }
+
+    #[test]
+    fn who_asks_for_much_defers_to_who_asks_for_little() {
+        let seats = ConnectionQuotas::new(&TransportLimits::default());
+        let (heavy, light) = (
+            seats.take_quota(peer(1), NOW).unwrap(),
+            seats.take_quota(peer(2), NOW).unwrap(),
+        );
+        for _ in 0..100 {
+            heavy.usage().learn_service(Duration::from_millis(10));
+        }
+        heavy.usage().count(64 << 20, NOW);
+        let delays =
+            |of: &ConnectionQuota, now| [0; 2].map(|_| seats.deference_delay(of, now).as_millis());
+        assert_eq!(delays(&heavy, NOW), [0, 0], "nobody else is served");
+        light.usage().count(1000, NOW);
+        let [first, second] = delays(&heavy, NOW);
+        assert_eq!(first, 0);
+        assert!(
+            (35..=40).contains(&second),
+            "a quarter of the time: {second}"
+        );
+        assert_eq!(delays(&light, NOW), [0, 0]);
+        let later = NOW + Duration::from_millis(100);
+        assert_eq!(delays(&heavy, later), [0, 0], "the other one is silent");
+        // Another one that asks for as much.
+        light.usage().count(64 << 20, later);
+        assert_eq!(delays(&heavy, later), [0, 0]);
     }
 
     #[test]

@@ -361,7 +361,7 @@ fn nothing_runs_beside_a_program_that_must_be_alone() {
     let dir = tempfile::tempdir().unwrap();
     // Directories can be made once: one that finds the other's fails.
     let body = r#"mkdir "$HERE/busy" && sleep 0.3 && rmdir "$HERE/busy" && good 1 || bad 0"#;
-    let programs = ["teal::sync", "teal::words", "small"].map(|name| named(&dir, name, body));
+    let programs = ["teal-fuse::mount", "teal::host", "small"].map(|name| named(&dir, name, body));
     assert!(programs[0].is_alone_because().is_some() && programs[1].is_alone_because().is_some());
     let report = runner(&dir, LONG).run_all(&programs).to_report();
     assert!(

@@ -1,21 +1,16 @@
 //! Two machines with a cable between them: killed while they work, cut off from each other, and
 //! left alone.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{
+    Cable, History, Library, Mounted, PATIENCE, apart, converge, end, fill, flush, is_long,
+    let_pass, seeded, wait_until,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use support::{
-    Cable, History, Library, Mounted, PATIENCE, apart, converge, end, fill, flush, is_long,
-    let_pass, seeded, wait_until,
-};
 use teal_env::{Clock as _, SystemClock};
 
 /// The serving machine, and the one that joined.

@@ -1,7 +1,7 @@
 //! Values that cannot be: what was given, what is accepted, with an example.
 
+use super::{says, str};
 use crate::support::{Mounted, World, run_program};
-use crate::{says, str};
 
 #[test]
 fn every_size_and_time_that_is_none_is_answered_with_what_is_one() {

@@ -1,14 +1,9 @@
 //! A store is open for writing once: under whichever name, and on whichever machine.
 
-#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
-
-#[path = "support/support.rs"]
-mod support;
-
-use std::path::{Path, PathBuf};
-use support::{
+use super::support::{
     Mounted, PrivateMounts, ProgramOutput, TestLoopDevice, World, has_loop_devices, run_program,
 };
+use std::path::{Path, PathBuf};
 
 /// A loop device with these options of losetup(8).
 fn looped(image: &Path, options: &[&str]) -> (PathBuf, Detach) {
@@ -87,7 +82,7 @@ fn a_loop_device_over_a_mounted_store_is_refused_and_every_fsynced_file_stays() 
     for round in 0..2 {
         write_synced(
             &m.path(format!("f{round}")),
-            &support::seeded(round, 100_000),
+            &super::support::seeded(round, 100_000),
         );
         for device in over
             .iter()
@@ -101,7 +96,8 @@ fn a_loop_device_over_a_mounted_store_is_refused_and_every_fsynced_file_stays() 
     m.remount();
     for round in 0..2 {
         assert!(
-            std::fs::read(m.path(format!("f{round}"))).unwrap() == support::seeded(round, 100_000),
+            std::fs::read(m.path(format!("f{round}"))).unwrap()
+                == super::support::seeded(round, 100_000),
             "f{round}"
         );
     }
@@ -126,7 +122,7 @@ fn a_store_mounted_through_a_loop_device_is_refused_under_its_other_names() {
         is_refused(&world, &store);
         is_refused(&world, other.path());
         down(&world, "first");
-        support::check(&world, &store);
+        super::support::check(&world, &store);
     }
     mount(&world, &store, "first").expect_success();
     down(&world, "first");
@@ -165,7 +161,7 @@ fn parts_go_together_and_each_only_once(
         down(world, point);
     }
     for device in [first[1], other[1]] {
-        support::check(world, device);
+        super::support::check(world, device);
     }
 }
 
@@ -264,7 +260,7 @@ fn elsewhere(
             "-c",
             &script,
             "sh",
-            support::TEAL,
+            super::support::TEAL,
         ])
         .args(args);
     run_program(world.furnish(&mut command))
@@ -320,7 +316,7 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
         );
     }
     // Looking at it is allowed.
-    support::check(&world, &store);
+    super::support::check(&world, &store);
     let path = [store.to_str().unwrap(), point.to_str().unwrap()];
     world
         .teal(&["mount", path[0], path[1], "-o", "ro"])
@@ -352,7 +348,7 @@ fn a_store_that_another_machine_has_open_is_refused_until_it_is_taken_over() {
         &[&store],
     )
     .expect_success();
-    support::check(&world, &store);
+    super::support::check(&world, &store);
 }
 
 #[test]
@@ -410,6 +406,6 @@ fn a_store_that_appears_is_free_for_everybody_beside_daemons_that_look_for_drive
         "$teal" down "$PWD/one"; "$teal" down "$PWD/two"
     "#;
     private
-        .run(script, &[Path::new(support::TEAL)])
+        .run(script, &[Path::new(super::support::TEAL)])
         .expect_success();
 }

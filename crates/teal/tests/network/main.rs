@@ -1,12 +1,13 @@
-//! Machines that should not be there, or do what the program never does; servers that cannot go on:
-//! each is told in words what is wrong and what to do, nothing is lost, and the other machines do
-//! not notice.
+//! Machines that lose the network, that should not be there, or do what the program never does, and
+//! servers that cannot go on: each is told in words what is wrong and what to do, nothing is lost,
+//! and the other machines do not notice.
 
 #![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
 
 #[path = "../support/support.rs"]
 mod support;
 
+mod apart;
 mod hostile;
 mod identity;
 mod messages;

@@ -1,20 +1,15 @@
 //! A mount's life: up, down, signals, a killed daemon, settings, silence.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{
+    Mounted, PATIENCE, PrivateMounts, World, compare_trees, fill, find_program, is_user_able,
+    let_pass, wait_until,
+};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{
-    Mounted, PATIENCE, PrivateMounts, World, compare_trees, fill, find_program, is_user_able,
-    let_pass, wait_until,
-};
 
 #[test]
 fn up_down_up_keeps_everything() {
@@ -25,7 +20,7 @@ fn up_down_up_keeps_everything() {
     fill(&mirror, 1, 150);
     std::os::unix::fs::symlink("d0/f1", mirror.join("link")).unwrap();
     std::fs::hard_link(mirror.join("d0/f1"), mirror.join("second name")).unwrap();
-    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).expect_success();
+    super::support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).expect_success();
     for _ in 0..3 {
         m.remount();
         compare_trees(&mirror, &ours);
@@ -82,7 +77,7 @@ fn the_foreground_ends_cleanly_on_signals() {
             "the round before ended cleanly: {said}"
         );
         assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0, "unmounted");
-        support::check(&world, &store);
+        super::support::check(&world, &store);
     }
     let mut m = Mounted::of(world, "64M");
     m.down();
@@ -115,7 +110,7 @@ fn a_killed_daemon_leaves_a_mount_point_that_the_next_up_repairs() {
             .create_new(true)
             .open(m.path(format!("f{round}")))
             .unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &support::seeded(round, 100_000), 0)
+        std::os::unix::fs::FileExt::write_all_at(&file, &super::support::seeded(round, 100_000), 0)
             .unwrap();
         file.sync_all().unwrap();
         // Open when the daemon dies: the mount stays busy.
@@ -128,7 +123,8 @@ fn a_killed_daemon_leaves_a_mount_point_that_the_next_up_repairs() {
         assert!(said.contains("repaired"), "{said}");
         for n in 0..=round {
             assert!(
-                std::fs::read(m.path(format!("f{n}"))).unwrap() == support::seeded(n, 100_000),
+                std::fs::read(m.path(format!("f{n}"))).unwrap()
+                    == super::support::seeded(n, 100_000),
                 "f{n}"
             );
         }
@@ -148,7 +144,7 @@ fn status_tells_programs_everything() {
     let Some(mut m) = Mounted::new("status_tells_programs_everything", "64M") else {
         return;
     };
-    std::fs::write(m.path("f"), support::seeded(1, 1 << 20)).unwrap();
+    std::fs::write(m.path("f"), super::support::seeded(1, 1 << 20)).unwrap();
     std::fs::OpenOptions::new()
         .write(true)
         .open(m.path("f"))
@@ -252,13 +248,13 @@ fn what_is_older_than_the_commit_interval_survives_a_killed_daemon() {
     };
     m.set("commit-seconds", "2");
     std::fs::create_dir(m.path("d")).unwrap();
-    std::fs::write(m.path("d/f"), support::seeded(3, 200_000)).unwrap();
+    std::fs::write(m.path("d/f"), super::support::seeded(3, 200_000)).unwrap();
     // The promise is about time, not about what the daemon says. A loaded machine takes some of it
     // for the commit itself.
     let_pass(Duration::from_secs(8));
     m.kill();
     m.up();
-    assert!(std::fs::read(m.path("d/f")).unwrap() == support::seeded(3, 200_000));
+    assert!(std::fs::read(m.path("d/f")).unwrap() == super::support::seeded(3, 200_000));
 }
 
 fn io_counters(m: &Mounted) -> Vec<(String, u64)> {
@@ -350,7 +346,7 @@ fn mount_8_and_fstab_work() {
     private
         .with_mount_programs(script, &[&store, Path::new(env!("CARGO_BIN_EXE_teal"))])
         .expect_success();
-    support::check(&world, &store);
+    super::support::check(&world, &store);
 }
 
 #[test]
@@ -426,7 +422,8 @@ fn the_name_of_a_new_store_is_durable_when_mkfs_returns() {
         grep -q "/new.teal\".*O_CREAT" trace
         grep -q "fsync([0-9]*<$(pwd -P)>) *= 0" trace
     "#;
-    support::shell(&world, script, &[Path::new(env!("CARGO_BIN_EXE_teal"))]).expect_success();
+    super::support::shell(&world, script, &[Path::new(env!("CARGO_BIN_EXE_teal"))])
+        .expect_success();
 }
 
 #[test]
@@ -545,7 +542,7 @@ fn a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending() {
         )
         .unwrap();
         assert_eq!(said, "ready\n");
-        let content = support::seeded(u64::from(is_signal), 300_000);
+        let content = super::support::seeded(u64::from(is_signal), 300_000);
         std::fs::write(m.path("f"), &content).unwrap();
         if is_signal {
             rustix::process::kill_process(Pid::from_raw(m.pid()).unwrap(), Signal::TERM).unwrap();
@@ -567,7 +564,10 @@ fn a_copy_of_the_mount_in_another_namespace_does_not_keep_it_from_ending() {
 fn has_rounds(m: &Mounted, rounds: u8) {
     for round in 0..rounds {
         let found = std::fs::read(m.path(format!("f{round}"))).unwrap();
-        assert!(found == support::seeded(round.into(), 3 << 20), "f{round}");
+        assert!(
+            found == super::support::seeded(round.into(), 3 << 20),
+            "f{round}"
+        );
     }
 }
 
@@ -584,12 +584,12 @@ fn is_mounted_again_at_once(test: &str, options: &str) {
     m.down();
     m.mount(options);
     for round in 0..8 {
-        let content = support::seeded(round.into(), 3 << 20);
+        let content = super::support::seeded(round.into(), 3 << 20);
         std::fs::write(m.path(format!("f{round}")), content).unwrap();
         let script = format!(r#"{UMOUNT} "$2" mount "$3" "$1" -o "$4""#);
-        let program = Path::new(support::TEAL);
+        let program = Path::new(super::support::TEAL);
         let args = [m.point(), program, m.store(), Path::new(options)];
-        support::shell(m.world(), &script, &args).expect_success();
+        super::support::shell(m.world(), &script, &args).expect_success();
         m.look();
         has_rounds(&m, round + 1);
     }
@@ -620,9 +620,13 @@ fn umount_of_a_device_mount_returns_when_the_store_is_free() {
         return teal_testkit::skip_test(test, "no mount on a loop device");
     }
     for round in 0..4 {
-        std::fs::write(m.path(format!("f{round}")), support::seeded(round, 3 << 20)).unwrap();
+        std::fs::write(
+            m.path(format!("f{round}")),
+            super::support::seeded(round, 3 << 20),
+        )
+        .unwrap();
         let script = format!(r#"{UMOUNT} flock --exclusive --nonblock "$2" true"#);
-        support::shell(m.world(), &script, &[m.point(), m.store()]).expect_success();
+        super::support::shell(m.world(), &script, &[m.point(), m.store()]).expect_success();
         m.ended();
         m.check();
         m.up();

@@ -1,11 +1,6 @@
 //! fsx on a mount, and what comes back.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
-use support::{Mounted, digest, fsx, is_long};
+use super::support::{Mounted, digest, fsx, is_long};
 
 /// In the long form another seed besides, and more operations.
 fn of_bytes(test: &str, seed: u32) {

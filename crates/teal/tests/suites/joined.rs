@@ -1,16 +1,11 @@
 //! The outside suites on both machines of a volume, which are network namespaces of their own: a
 //! replica is a full file system.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
-use std::fs;
-use support::{
+use super::support::{
     DIRECT_AND_MAPPED, MIXED, Mounted, World, apart, apart_in, converge, digest, end, fio, fsx,
     git, is_long, pjdfstest, postgresql, sqlite,
 };
+use std::fs;
 
 /// The serving machine, and the one that joined.
 const NAS: usize = 0;

@@ -1,11 +1,6 @@
 //! The outside POSIX suite on a mount.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
-use support::{Mounted, World, pjdfstest};
+use super::support::{Mounted, World, pjdfstest};
 
 #[test]
 fn pjdfstest_passes() {

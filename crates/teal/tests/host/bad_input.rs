@@ -1,16 +1,11 @@
 //! Bad input: one clear line, exit status 1, and nothing changed.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
-use support::{
+use super::support::{
     Mounted, PrivateMounts, ProgramOutput, World, digest, find_program, has_loop_devices,
     is_user_able, run_program, shell,
 };
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 
 /// The refusal names what it is about and the reason or the way out.
 #[track_caller]
@@ -75,7 +70,7 @@ fn mkfs_does_not_overwrite_what_it_knows() {
         world
             .teal(&["mkfs", str(&image), "--force"])
             .expect_success();
-        support::check(&world, &image);
+        super::support::check(&world, &image);
     }
     assert!(seen >= 2, "ext4 and swap at least can be made anywhere");
     let ours = world.store("ours", "32M");
@@ -133,7 +128,7 @@ fn mkfs_refuses_sizes_and_labels_that_cannot_be() {
     world
         .teal(&["mkfs", str(&new), "--size", "16M", "--label", &long[1..]])
         .expect_success();
-    support::check(&world, &new);
+    super::support::check(&world, &new);
     says(
         world.teal(&["mkfs", str(&world.path("home")), "--size", "32M"]),
         &["home"],
@@ -248,7 +243,7 @@ fn images_that_are_no_good_are_named_and_left_alone() {
     let damaged = damage("damaged");
     patch(&damaged, &superblocks(&damaged), |block| block[100] ^= 1);
     let foreign = m.world().path("foreign");
-    std::fs::write(&foreign, support::seeded(1, 32 << 20)).unwrap();
+    std::fs::write(&foreign, super::support::seeded(1, 32 << 20)).unwrap();
     let truncated = damage("truncated");
     let half = std::fs::metadata(&truncated).unwrap().len() / 2;
     std::fs::OpenOptions::new()

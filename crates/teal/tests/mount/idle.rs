@@ -1,17 +1,12 @@
 //! A mounted store that is not used: no I/O on the device below it, and a daemon that does not even
 //! wake up.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
-use std::path::Path;
-use std::time::Duration;
-use support::{
+use super::support::{
     Mounted, PATIENCE, TestLoopDevice, TestMount, World, fill, has_loop_devices, is_long, let_pass,
     wait_until,
 };
+use std::path::Path;
+use std::time::Duration;
 
 /// A number for everything that could move: I/O of the process and of the device below, wake-ups of
 /// each thread.

@@ -1,16 +1,11 @@
 //! Random operations on the bytes of two files, cached, direct and by `fallocate` and
 //! `copy_file_range` in turn, against what they must hold.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{Mounted, is_long};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::path::PathBuf;
-use support::{Mounted, is_long};
 use teal_testkit::Rng;
 
 /// Files grow to this.

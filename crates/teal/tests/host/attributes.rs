@@ -1,20 +1,15 @@
 //! The parts of a file besides its content: privileges, attributes at their limits, birth time,
 //! numbers and handles.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{Mounted, ProgramOutput, behaves_as_below, find_program, run_program};
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
-use support::{Mounted, ProgramOutput, behaves_as_below, find_program, run_program};
 
-const PRIVILEGES: &[support::Script] = &[
+const PRIVILEGES: &[super::support::Script] = &[
     (
         "file capabilities are effective",
         "echo text >secret; chmod 600 secret; cp /bin/cat c; as 1001 ./c secret; setcap cap_dac_read_search+ep c; getcap c
@@ -53,7 +48,7 @@ fn extended_attributes_reach_their_limits_through_the_kernel() {
         setxattr(m.path("f"), name, value, XattrFlags::empty())
     };
     let (user, security) = (format!("user.{}", "n".repeat(250)), "security.teal");
-    let value = support::seeded(1, 65536);
+    let value = super::support::seeded(1, 65536);
     set(&m, &user, &value).unwrap();
     assert_eq!(set(&m, &format!("{user}n"), b""), Err(Errno::RANGE));
     assert_eq!(
@@ -95,7 +90,7 @@ fn a_thousand_names_and_all_attributes_fit_one_file() {
     let set = |m: &Mounted, n: usize, value: &[u8]| {
         setxattr(m.path("f"), name(n), value, XattrFlags::empty())
     };
-    let value = support::seeded(2, 200);
+    let value = super::support::seeded(2, 200);
     (0..256).for_each(|n| set(&m, n, &value).unwrap());
     let mut list = vec![0; 65536];
     assert_eq!(listxattr(m.path("f"), &mut list[..]), Ok(65536));
@@ -144,7 +139,7 @@ fn the_birth_time_stays_and_numbers_are_not_used_again() {
     let f = m.path("f");
     std::fs::write(&f, "x").unwrap();
     let born = std::fs::metadata(&f).unwrap().created().unwrap();
-    support::let_pass(std::time::Duration::from_millis(20));
+    super::support::let_pass(std::time::Duration::from_millis(20));
     std::fs::write(&f, "yy").unwrap();
     std::fs::rename(&f, m.path("g")).unwrap();
     m.remount();
@@ -213,7 +208,7 @@ fn drop_caches(m: &Mounted) {
         }
     }
     let before = forgets(m);
-    let forgotten = support::wait_until(support::PATIENCE, || {
+    let forgotten = super::support::wait_until(super::support::PATIENCE, || {
         std::fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
         forgets(m) > before
     });

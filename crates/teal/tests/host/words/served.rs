@@ -1,7 +1,7 @@
 //! `teal serve` serves what is mounted, or leaves everything as it was.
 
+use super::{says, str};
 use crate::support::{Mounted, World};
-use crate::{says, str};
 use std::fs;
 use std::net::TcpListener;
 

@@ -1,15 +1,10 @@
 //! Bad sectors under a whole store, by the program: what they cost.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{Mounted, is_long};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use support::{Mounted, is_long};
 
 const SECTOR: usize = 512;
 const FILES: usize = 1100;

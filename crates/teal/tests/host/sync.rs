@@ -1,15 +1,9 @@
 //! `sync(2)`, `syncfs(2)` and `umount(8)` reach a mount made by root.
 
-#![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
-
-#[path = "support/support.rs"]
-mod support;
-
-#[path = "sync/contained.rs"]
 mod contained;
 
+use super::support::{Mounted, PATIENCE, PrivateMounts, World, has_loop_devices, wait_until};
 use std::path::Path;
-use support::{Mounted, PATIENCE, PrivateMounts, World, has_loop_devices, wait_until};
 
 fn kind_of(point: &Path) -> String {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -27,7 +21,7 @@ fn syncfs_is_durable_without_any_fsync() {
     assert_eq!(kind_of(m.point()), "fuseblk.teal");
     m.set("commit-seconds", "3600");
     let before = m.syncs();
-    std::fs::write(m.path("f"), support::seeded(1, 300_000)).unwrap();
+    std::fs::write(m.path("f"), super::support::seeded(1, 300_000)).unwrap();
     let is_uncommitted = m.status()["uncommitted"] == true;
     let between = m.syncs();
     rustix::fs::syncfs(
@@ -48,7 +42,7 @@ fn syncfs_is_durable_without_any_fsync() {
     m.up();
     assert_eq!(
         std::fs::read(m.path("f")).unwrap(),
-        support::seeded(1, 300_000)
+        super::support::seeded(1, 300_000)
     );
     m.down();
     m.check();
@@ -65,7 +59,7 @@ fn syncfs_is_durable_without_any_fsync() {
 }
 
 fn loops_over(m: &Mounted) -> String {
-    support::shell(m.world(), r#"losetup --associated "$1""#, &[m.store()]).expect_success()
+    super::support::shell(m.world(), r#"losetup --associated "$1""#, &[m.store()]).expect_success()
 }
 
 #[test]
@@ -74,10 +68,10 @@ fn what_umount_left_is_durable() {
         return;
     };
     m.set("commit-seconds", "3600");
-    std::fs::write(m.path("f"), support::seeded(2, 200_000)).unwrap();
+    std::fs::write(m.path("f"), super::support::seeded(2, 200_000)).unwrap();
     // The copy is made of what the disk holds when umount returns.
     let copy = m.world().path("copy.teal");
-    support::shell(
+    super::support::shell(
         m.world(),
         r#"umount "$1"; cp "$2" "$3""#,
         &[m.point(), m.store(), &copy],
@@ -99,7 +93,7 @@ fn what_umount_left_is_durable() {
     m.world()
         .teal(&["down", point.to_str().unwrap()])
         .expect_success();
-    assert_eq!(read.unwrap(), support::seeded(2, 200_000));
+    assert_eq!(read.unwrap(), super::support::seeded(2, 200_000));
     m.check();
 }
 

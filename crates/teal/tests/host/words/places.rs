@@ -1,7 +1,7 @@
 //! Places: nothing is left where nothing came about, and every name is shown and found.
 
+use super::{says, str};
 use crate::support::{Mounted, PrivateMounts, World};
-use crate::{says, str};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

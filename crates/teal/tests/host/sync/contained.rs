@@ -1,7 +1,7 @@
 //! A daemon that is killed together with the mount namespace it lives in leaves no process, no mount
 //! and no lock behind, and what was synced is there.
 
-use crate::kind_of;
+use super::kind_of;
 use crate::support::{
     Mounted, PATIENCE, PrivateMounts, World, find_program, run_program, wait_until,
 };

@@ -1,7 +1,7 @@
 //! Every command by its name: those that are named exist, and each says with its exit status when
 //! it has failed.
 
-use crate::str;
+use super::str;
 use crate::support::{ProgramOutput, World, digest, is_user_able, run_program};
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,15 +1,10 @@
 //! Real input: source trees, git, cargo, SQLite and PostgreSQL with their files on a mount that is
 //! unmounted or killed.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
-use std::process::Command;
-use support::{
+use super::support::{
     Mounted, World, compare_trees, git, postgresql, run_program, shell, sources, sqlite,
 };
+use std::process::Command;
 
 #[test]
 fn a_large_source_tree_comes_back_byte_for_byte() {

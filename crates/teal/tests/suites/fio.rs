@@ -1,15 +1,10 @@
 //! fio on a mount: verified before and after a remount.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, Mounted, fio, is_long};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-use support::{ASYNC_BESIDE_BUFFERED, DIRECT_AND_MAPPED, MIXED, Mounted, fio, is_long};
 
 /// Writes, verifies what the cache and the daemon hold, remounts, and verifies what the store
 /// holds.

@@ -1,13 +1,8 @@
 //! Random operations on a mount, compared with the reference file system and with ext4: the same
 //! errors, the same trees.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{Mounted, TestMount, World, find_program, has_loop_devices, shell};
 use std::path::{Path, PathBuf};
-use support::{Mounted, TestMount, World, find_program, has_loop_devices, shell};
 use teal_testkit::model::ReferenceModel;
 use teal_testkit::ops::{FsOp, OpTarget, OpWeights, generate_op};
 use teal_testkit::{PathTarget, Rng};

@@ -1,10 +1,6 @@
 //! Requests over io_uring: mounts that work as others do, and that end whatever happens to them.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{Mounted, PATIENCE, compare_trees, fill, wait_until};
 use rustix::fs::{FlockOperation, major, minor};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -15,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
-use support::{Mounted, PATIENCE, compare_trees, fill, wait_until};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Times each end of a mount is met; a hang that comes once in a hundred is met by running the test
@@ -74,7 +69,7 @@ fn use_once(dir: &Path, caller: u64, turn: u64) -> io::Result<()> {
         dir.join(format!("{caller}-{turn}")),
         dir.join(format!("{caller}-{turn} moved")),
     );
-    let content = support::seeded(caller, 3000 + 7000 * (turn as usize % 20));
+    let content = super::support::seeded(caller, 3000 + 7000 * (turn as usize % 20));
     let mut file = OpenOptions::new()
         .create_new(true)
         .read(true)
@@ -210,8 +205,8 @@ fn a_mount_over_rings_keeps_everything_and_can_be_read_only() {
     };
     let (ours, mirror) = (m.path("tree"), m.world().path("mirror"));
     fill(&mirror, 1, 150);
-    support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).expect_success();
-    let big = support::seeded(9, 9_000_001);
+    super::support::shell(m.world(), r#"cp -a "$1" "$2""#, &[&mirror, &ours]).expect_success();
+    let big = super::support::seeded(9, 9_000_001);
     std::fs::write(m.path("big"), &big).unwrap();
     for options in ["uring=on", "uring=on,ro", "uring=off"] {
         m.down();

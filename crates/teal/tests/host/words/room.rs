@@ -1,6 +1,6 @@
 //! Free space is no more than the disk under the store has room for.
 
-use crate::str;
+use super::str;
 use crate::support::{Mounted, TestMount, World, wait_until};
 use std::io::Write as _;
 use std::path::Path;

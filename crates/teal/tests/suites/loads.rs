@@ -1,13 +1,8 @@
 //! dbench and fs_mark on a mount: what a file server and a mail server do, with every way to make
 //! it durable.
 
-#![allow(clippy::unwrap_used, reason = "a test whose ground gives way fails")]
-
-#[path = "support/support.rs"]
-mod support;
-
+use super::support::{Mounted, compare_trees, find_program, is_long, run_program};
 use std::process::Command;
-use support::{Mounted, compare_trees, find_program, is_long, run_program};
 
 const SCRIPT: &str = "/usr/share/dbench/client.txt";
 

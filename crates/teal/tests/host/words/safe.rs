@@ -1,7 +1,7 @@
 //! Nothing is called safe that is not.
 
+use super::{says, str};
 use crate::support::{Mounted, Nas, PATIENCE, flush, join, wait_until};
-use crate::{says, str};
 use std::fs;
 
 #[test]
