@@ -5,6 +5,7 @@ use crate::format::{PackId, TableEntry, header};
 use crate::index::ChunkIdPrefix;
 use crate::limits::PROBLEMS_MAX;
 use crate::pack::{self, PackTail};
+use crate::read::read_around_gaps;
 use crate::shelf::ShelfError;
 use crate::store::ChunkStore;
 use teal_types::ChunkId;
@@ -57,11 +58,11 @@ impl PackCheckReport {
 
 impl ChunkStore {
     /// Reads everything, one pack in memory at a time. Chunks found damaged are not had any more
-    /// and are stored again when a client sends them. `progress` is called with the number of packs
-    /// that have been read and the number of all.
+    /// and are stored again when a client sends them; so are those that the disk cannot read.
+    /// `progress` is called with the number of packs that have been read and the number of all.
     ///
     /// # Errors
-    /// Returns the shelf's error, if a pack cannot be reached.
+    /// Returns the shelf's error, if nothing of a pack can be read.
     pub fn check(
         &self,
         mut progress: impl FnMut(usize, usize),
@@ -74,8 +75,14 @@ impl ChunkStore {
             let Some(pack) = self.find_pack(id) else {
                 continue;
             };
-            match self.0.shelf.read(&id.object_name(), 0..pack.bytes) {
-                Ok(bytes) => self.check_pack(id, &bytes, pack.bytes, &mut checked),
+            match read_around_gaps(&*self.0.shelf, id, pack.bytes) {
+                Ok(readable) => {
+                    if readable.has_gaps {
+                        let what = "some of it cannot be read: its disk fails there";
+                        checked.record_problem(id, None, what);
+                    }
+                    self.check_pack(id, &readable.bytes, pack.bytes, &mut checked);
+                }
                 // Collected since the list was made.
                 Err(ShelfError::NotFound { .. }) if self.find_pack(id).is_none() => {}
                 Err(ShelfError::NotFound { .. }) => {
@@ -131,13 +138,7 @@ impl ChunkStore {
         let Some(slot) = state.packs.find_slot(pack) else {
             return;
         };
-        // A good copy in another pack is not touched.
-        let known = state.index.get_mut(&ChunkIdPrefix::from_id(&entry.id));
-        if let Some(known) = known
-            && known.place() == entry.place_in(slot)
-        {
-            known.mark_damaged();
-        }
+        state.note_damage(ChunkIdPrefix::from_id(&entry.id), entry.place_in(slot));
     }
 
     /// Notes that all chunks of a pack are damaged.
@@ -146,10 +147,14 @@ impl ChunkStore {
         let Some(slot) = state.packs.find_slot(pack) else {
             return;
         };
-        for known in state.index.values_mut() {
+        let mut lost = Vec::new();
+        for (chunk, known) in state.index.iter() {
             if known.place().slot == slot {
-                known.mark_damaged();
+                lost.push((*chunk, known.place()));
             }
+        }
+        for (chunk, place) in lost {
+            state.note_damage(chunk, place);
         }
     }
 }

@@ -16,13 +16,14 @@ use crate::index::{Index, KeyedHashBuilder};
 use crate::limits::{PACK_MAX, PACK_TARGET, PROBLEMS_MAX};
 use crate::pack::{self, PackTail};
 use crate::packs::{Pack, PackTable};
-use crate::read::read_table;
+use crate::read::{read_around_gaps, read_table};
 use crate::shelf::directory::AccessMode;
-use crate::shelf::{Shelf, ShelfObject};
+use crate::shelf::{Shelf, ShelfError, ShelfObject};
 use crate::store::{ChunkStore, StoreParts};
 use crate::tables::{ChunkTables, PinTable};
 use crate::writer::PackWriter;
 use parking_lot::RwLock;
+use std::collections::HashSet;
 use std::sync::Arc;
 use teal_env::{Clock, Entropy};
 
@@ -89,6 +90,7 @@ impl ChunkStore {
             packs: PackTable::default(),
             pins: PinTable::new(hash_builder),
             collecting: false,
+            found_damaged: HashSet::with_hasher(hash_builder),
         };
         let mut report = ShelfScanReport::default();
         let other_domain = scan_shelf(&*shelf, &domain, &*clock, &mut state, &mut report)?;
@@ -194,11 +196,17 @@ fn inspect_object(
         return Ok(PackFinding::Stranger("too long for a pack"));
     }
     let ours = pack::pack_identity(domain, id);
-    if let PackTail::Whole(footer, entries) = read_table(shelf, id, bytes)? {
-        return Ok(foreign_finding(&footer.identity, &ours).unwrap_or(PackFinding::Whole(entries)));
+    match read_table(shelf, id, bytes) {
+        Ok(PackTail::Whole(footer, entries)) => {
+            let foreign = foreign_finding(&footer.identity, &ours);
+            return Ok(foreign.unwrap_or(PackFinding::Whole(entries)));
+        }
+        // One bad sector in a table does not keep the others from being served.
+        Ok(_) | Err(ShelfError::Unreachable { .. }) => {}
+        Err(error) => return Err(error.into()),
     }
     // The table is lost or damaged; the whole pack is read for the headers of its chunks.
-    let all = shelf.read(&id.object_name(), 0..bytes)?;
+    let all = read_around_gaps(shelf, id, bytes)?.bytes;
     // Without a whole header nothing tells the domain but the names of the chunks, which are
     // verified.
     let foreign = header::decode(&all).and_then(|(identity, _)| foreign_finding(&identity, &ours));

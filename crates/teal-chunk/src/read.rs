@@ -1,7 +1,7 @@
 //! Reading: one range of one pack for each chunk, verified up to its name.
 
 use crate::error::ChunkError;
-use crate::format::{PackId, TableEntry, chunk};
+use crate::format::{PackId, TableEntry, chunk, table};
 use crate::index::{ChunkIdPrefix, ChunkPlace};
 use crate::pack::{self, PackTail};
 use crate::seeded::{ChunkBug, bug};
@@ -26,6 +26,9 @@ pub struct ChunkInfo {
     pub pack: PackId,
 }
 
+/// Bytes that are read at a time of a pack of which some sectors cannot be read.
+const GAP_BYTES: u64 = 4 << 10;
+
 /// Reads the table of a pack of `bytes` on a shelf.
 pub(crate) fn read_table(
     shelf: &dyn Shelf,
@@ -33,7 +36,22 @@ pub(crate) fn read_table(
     bytes: u64,
 ) -> Result<PackTail, ShelfError> {
     // The table's length is in the footer: the first read gets both, of most packs.
-    let mut wanted = FIRST_TAIL_BYTES;
+    match read_table_from(shelf, pack, bytes, FIRST_TAIL_BYTES) {
+        // The sector that cannot be read may lie before the table: the footer alone comes first.
+        Err(ShelfError::Unreachable { .. }) => {
+            read_table_from(shelf, pack, bytes, table::FOOTER as u64)
+        }
+        read => read,
+    }
+}
+
+/// Reads the table of a pack, beginning with its last `wanted` bytes.
+fn read_table_from(
+    shelf: &dyn Shelf,
+    pack: PackId,
+    bytes: u64,
+    mut wanted: u64,
+) -> Result<PackTail, ShelfError> {
     loop {
         // A pack shorter than that is read whole.
         let tail = shelf.read(&pack.object_name(), bytes.saturating_sub(wanted)..bytes)?;
@@ -43,6 +61,54 @@ pub(crate) fn read_table(
             PackTail::More(_) => return Ok(PackTail::Damaged),
             read => return Ok(read),
         }
+    }
+}
+
+/// The bytes of a pack, as far as they can be read.
+pub(crate) struct ReadablePack {
+    /// All bytes; zeros stand where nothing could be read. Chunks are verified by their names, so
+    /// that zeros are taken for content of none.
+    pub(crate) bytes: Vec<u8>,
+    /// Is true if something could not be read.
+    pub(crate) has_gaps: bool,
+}
+
+/// Reads a whole pack of `bytes`, around the sectors that cannot be read.
+///
+/// # Errors
+/// Returns the shelf's error if nothing of the pack can be read.
+pub(crate) fn read_around_gaps(
+    shelf: &dyn Shelf,
+    pack: PackId,
+    bytes: u64,
+) -> Result<ReadablePack, ShelfError> {
+    let name = pack.object_name();
+    let error = match shelf.read(&name, 0..bytes) {
+        Ok(bytes) => {
+            return Ok(ReadablePack {
+                bytes,
+                has_gaps: false,
+            });
+        }
+        Err(error @ ShelfError::Unreachable { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    let mut whole = Vec::new();
+    let mut has_read = false;
+    for start in (0..bytes).step_by(GAP_BYTES as usize) {
+        let end = bytes.min(start + GAP_BYTES);
+        let piece = shelf.read(&name, start..end);
+        has_read |= piece.is_ok();
+        whole.extend(piece.unwrap_or_default());
+        whole.resize(end as usize, 0);
+    }
+    if has_read {
+        Ok(ReadablePack {
+            bytes: whole,
+            has_gaps: true,
+        })
+    } else {
+        Err(error)
     }
 }
 
@@ -65,15 +131,14 @@ impl ChunkStore {
                 Err(what) => what,
             };
             let mut state = self.0.state.write();
-            match state.index.get_mut(&ChunkIdPrefix::from_id(chunk)) {
+            let prefix = ChunkIdPrefix::from_id(chunk);
+            match state.index.get(&prefix) {
                 // Collection has moved it while it was being read.
                 Some(known) if known.place() != place => {}
-                known => {
+                _ => {
                     // From now on it is not had, so that a client sends it again.
-                    if let Some(known) = known
-                        && !bug(ChunkBug::DamageHad)
-                    {
-                        known.mark_damaged();
+                    if !bug(ChunkBug::DamageHad) {
+                        state.note_damage(prefix, place);
                     }
                     self.0.counters.count_damage();
                     return Err(ChunkError::Damaged {
@@ -158,9 +223,9 @@ impl ChunkStore {
         };
         let read = match read_table(&*self.0.shelf, pack, found.bytes) {
             Ok(PackTail::Whole(_, entries)) => Ok(entries),
-            Ok(_) => {
-                let whole = self.0.shelf.read(&pack.object_name(), 0..found.bytes);
-                whole.map(|bytes| pack::salvage_chunks(&self.0.domain, &bytes))
+            Ok(_) | Err(ShelfError::Unreachable { .. }) => {
+                let readable = read_around_gaps(&*self.0.shelf, pack, found.bytes);
+                readable.map(|readable| pack::salvage_chunks(&self.0.domain, &readable.bytes))
             }
             Err(error) => Err(error),
         };

@@ -123,6 +123,12 @@ impl ChunkStore {
         usage
     }
 
+    /// Returns the number of chunks that reading or [checking](Self::check) has found damaged since
+    /// the store was opened, and that were not stored again.
+    pub fn damaged_chunks(&self) -> usize {
+        self.0.state.write().count_damaged()
+    }
+
     /// Returns the work done since the store was opened.
     pub fn counts(&self) -> ChunkCounts {
         self.0.counters.counts()

@@ -5,11 +5,11 @@
 
 use crate::error::ChunkError;
 use crate::format::TableEntry;
-use crate::index::{ChunkIdPrefix, Index, IndexEntry, KeyedHashBuilder};
+use crate::index::{ChunkIdPrefix, ChunkPlace, Index, IndexEntry, KeyedHashBuilder};
 use crate::limits::PINS_MAX;
 use crate::packs::{Pack, PackTable};
 use crate::seeded::{ChunkBug, bug};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The tables of chunks and packs.
 pub(crate) struct ChunkTables {
@@ -18,6 +18,8 @@ pub(crate) struct ChunkTables {
     pub(crate) pins: PinTable,
     /// True while a collection runs: chunks that are pinned or stored meanwhile are marked.
     pub(crate) collecting: bool,
+    /// Chunks that were found damaged; some may have been stored again or collected since.
+    pub(crate) found_damaged: HashSet<ChunkIdPrefix, KeyedHashBuilder>,
 }
 
 impl ChunkTables {
@@ -42,6 +44,27 @@ impl ChunkTables {
                 }
             }
         }
+    }
+
+    /// Notes that the copy of a chunk at `place` is damaged: the chunk is not had any more until it
+    /// is stored again. A copy elsewhere, to which the index points, is not touched.
+    pub(crate) fn note_damage(&mut self, chunk: ChunkIdPrefix, place: ChunkPlace) {
+        if let Some(known) = self.index.get_mut(&chunk)
+            && known.place() == place
+        {
+            known.mark_damaged();
+            self.found_damaged.insert(chunk);
+        }
+    }
+
+    /// Returns the number of chunks that are known to be damaged now.
+    pub(crate) fn count_damaged(&mut self) -> usize {
+        let index = &self.index;
+        // Chunks that were stored again or collected are forgotten here, so that nothing else has
+        // to.
+        self.found_damaged
+            .retain(|chunk| index.get(chunk).is_some_and(|known| known.is_damaged()));
+        self.found_damaged.len()
     }
 
     /// Returns whether the chunk can be had, as far as is known.
@@ -121,6 +144,7 @@ mod tests {
             packs: PackTable::default(),
             pins: PinTable::new(hash_builder),
             collecting: false,
+            found_damaged: HashSet::with_hasher(hash_builder),
         };
         let chunk = |n: u64| {
             let mut id = [0; 32];

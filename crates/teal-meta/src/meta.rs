@@ -54,6 +54,13 @@ pub trait MetaStore: Send + Sync {
     /// # Errors
     /// [`MetaError`].
     fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()>;
+
+    /// Checks the structure of the store itself while others use it, and returns what is wrong, in
+    /// words; an empty list says that every page and every index was looked at and fits.
+    ///
+    /// # Errors
+    /// [`MetaError`], if it cannot be read at all.
+    fn check_integrity(&self) -> Result<Vec<String>>;
 }
 
 /// Reads one state of a volume.

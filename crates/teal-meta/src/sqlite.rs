@@ -110,6 +110,15 @@ impl Sqlite {
         }
     }
 
+    /// Returns the connection of a reader; connections are made when they are first needed.
+    fn connect_reader<'a>(&self, reader: &'a mut PooledReader<'_>) -> Result<&'a mut Connection> {
+        let connection = match reader.connection.take() {
+            Some(connection) => connection,
+            None => open::open_reader(&self.path, &self.names)?,
+        };
+        Ok(reader.connection.insert(connection))
+    }
+
     fn name_error<T>(&self, outcome: rusqlite::Result<T>) -> Result<T> {
         outcome.map_err(|error| self.names.classify_error(error))
     }
@@ -158,17 +167,9 @@ impl MetaStore for Sqlite {
 
     fn read(&self, volume: VolumeId, work: &mut dyn FnMut(&dyn ReadTransaction)) -> Result<()> {
         let mut reader = self.take_reader();
-        // Connections are made when they are first needed.
-        let connection = match reader.connection.take() {
-            Some(connection) => connection,
-            None => open::open_reader(&self.path, &self.names)?,
-        };
-        let transaction = self.name_error(
-            reader
-                .connection
-                .insert(connection)
-                .transaction_with_behavior(TransactionBehavior::Deferred),
-        )?;
+        let connection = self.connect_reader(&mut reader)?;
+        let transaction =
+            self.name_error(connection.transaction_with_behavior(TransactionBehavior::Deferred))?;
         work(&SqliteTransaction {
             connection: &transaction,
             names: &self.names,
@@ -176,5 +177,20 @@ impl MetaStore for Sqlite {
         });
         // Rolling back ends the read without touching the log.
         self.name_error(transaction.rollback())
+    }
+
+    fn check_integrity(&self) -> Result<Vec<String>> {
+        let mut reader = self.take_reader();
+        let connection = self.connect_reader(&mut reader)?;
+        // One statement is one read transaction: writers go on meanwhile.
+        let mut statement = self.name_error(connection.prepare("PRAGMA integrity_check"))?;
+        let mut rows = self.name_error(statement.query([]))?;
+        let mut problems = Vec::new();
+        while let Some(row) = self.name_error(rows.next())? {
+            problems.push(self.name_error(row.get(0))?);
+        }
+        // SQLite answers with this one word if it has found nothing.
+        problems.retain(|problem: &String| problem != "ok");
+        Ok(problems)
     }
 }

@@ -12,6 +12,7 @@
 //! 4. Whatever bytes come, there is an answer in words and no panic.
 
 mod admin;
+mod checking;
 mod commit;
 mod conflicts;
 mod content;
@@ -47,6 +48,7 @@ mod version;
 mod volume;
 
 pub use admin::{EnrolError, ReplicaNote, VolumeNote};
+pub use checking::{ContentSource, DamagedFile, ServerCheckReport};
 pub use counters::ServerCounts;
 pub use domain::load_domain;
 pub use limits::*;

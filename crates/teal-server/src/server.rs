@@ -115,6 +115,12 @@ impl Server {
         self.counters.snapshot()
     }
 
+    /// Returns the number of chunks that are known to be damaged; what nobody has read or
+    /// [checked](Self::check_data) since the server was opened is not known.
+    pub fn damaged_chunks(&self) -> usize {
+        self.chunks.damaged_chunks()
+    }
+
     /// Draws a number at random.
     pub(crate) fn draw_number(&self) -> u32 {
         let mut raw = [0; 4];

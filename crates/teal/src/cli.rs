@@ -31,10 +31,16 @@ pub(crate) enum TealCommand {
     Mkfs(MkfsArgs),
     /// Mount a store
     Mount(MountArgs),
-    /// Verify every structure and every block of a store that is not mounted
+    /// Verify every structure and every block of a store that is not mounted, or with --server the
+    /// data of the server of a mounted volume
     Check {
-        /// The store: a file or block device
+        /// The store: a file or block device; with --server the mount point
         path: PathBuf,
+        /// Verify the data of the server while it serves: its database, every chunk of content, and
+        /// that everything history names is there. What is damaged is stored again if this
+        /// machine's own store has it
+        #[arg(long, conflicts_with = "quick")]
+        server: bool,
         /// Verify the structures only, without reading the content of files
         #[arg(long)]
         quick: bool,

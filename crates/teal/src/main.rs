@@ -25,6 +25,7 @@ mod recording;
 mod replica;
 mod rollback;
 mod serve;
+mod server_check;
 mod serving;
 mod status;
 mod up;
@@ -66,7 +67,10 @@ fn run(cli: TealCommandLine) -> anyhow::Result<ExitCode> {
         TealCommand::Down { dir } => status::take_down(dir),
         TealCommand::Mkfs(mkfs) => mkfs::make_empty_store(&mkfs),
         TealCommand::Mount(mount) => launch::mount(mount, Rollback::default()),
-        TealCommand::Check { path, quick } => inspect::check(&path, quick),
+        TealCommand::Check {
+            path, server: true, ..
+        } => server_check::check_server(&path),
+        TealCommand::Check { path, quick, .. } => inspect::check(&path, quick),
         TealCommand::Dump { path, what } => inspect::dump(&path, &what),
         TealCommand::Status { dir, json } => status::show_statuses(dir, json),
         TealCommand::Doctor => doctor::run_doctor(),

@@ -313,6 +313,7 @@ pub(crate) fn upstream_shown(
         server_counts: serving
             .map(|serving| server_counts(&serving.server.counts()))
             .unwrap_or_default(),
+        server_damaged_chunks: serving.map_or(0, |serving| serving.server.damaged_chunks()),
     }
 }
 

@@ -239,6 +239,17 @@ fn show_safety(u: &UpstreamShown) {
             so_many(u.only_here, "object"),
             human_size(u.only_here_bytes)
         );
+    } else if u.server_damaged_chunks > 0 {
+        say!(
+            "  safe?    NO: {} of content {} damaged in the server's own store; `teal check \
+             --server` names the files, and mends what this machine's store has",
+            so_many(u.server_damaged_chunks as u64, "chunk"),
+            if u.server_damaged_chunks == 1 {
+                "is"
+            } else {
+                "are"
+            }
+        );
     } else if u.stuck_count > 0 {
         say!(
             "  safe?    NO: {} cannot be brought here as {place} has {}",

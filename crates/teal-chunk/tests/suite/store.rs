@@ -216,6 +216,66 @@ fn content_with_right_checksums_and_another_name_is_refused() {
 }
 
 #[test]
+fn sectors_that_cannot_be_read_cost_the_chunks_in_them_only() {
+    let shelf = FaultShelf::new(MemoryShelf::new(), 1);
+    let store = open(Arc::new(shelf.clone()), &SimClock::default(), 1)
+        .unwrap()
+        .0;
+    let contents: Vec<Vec<u8>> = (0..20).map(short).collect();
+    let ids = put(&store, &contents);
+    let bytes = shelf.objects().snapshot()[&only_pack(shelf.objects())].len() as u64;
+    shelf.spoil_bytes(bytes / 2..bytes / 2 + 100);
+    let checked = store.check(|_, _| {}).unwrap();
+    let (of_chunks, of_packs): (Vec<_>, Vec<_>) = checked
+        .problems
+        .iter()
+        .partition(|problem| problem.chunk.is_some());
+    assert!(!of_packs.is_empty() && checked.chunks > 0, "{checked:?}");
+    assert_eq!(checked.chunks + of_chunks.len(), ids.len());
+    let here = store.find_present(&ids);
+    let lost = here.iter().filter(|is_here| !**is_here).count();
+    assert_eq!((lost, lost), (of_chunks.len(), store.damaged_chunks()));
+    for (id, content) in ids
+        .iter()
+        .zip(&contents)
+        .filter(|(id, _)| store.find_present(&[**id])[0])
+    {
+        assert_eq!(&store.get(id).unwrap(), content);
+    }
+    // Stored again, they lie elsewhere, where the shelf is whole.
+    shelf.spoil_bytes(0..0);
+    put(&store, &contents);
+    assert_eq!(store.damaged_chunks(), 0);
+    assert!(store.find_present(&ids).iter().all(|is_here| *is_here));
+}
+
+#[test]
+fn a_table_that_cannot_be_read_keeps_the_store_from_nothing() {
+    let shelf = FaultShelf::new(MemoryShelf::new(), 1);
+    let reopened = || open(Arc::new(shelf.clone()), &SimClock::default(), 2);
+    let (store, _) = reopened().unwrap();
+    let contents: Vec<Vec<u8>> = (0..20).map(short).collect();
+    let ids = put(&store, &contents);
+    let bytes = shelf.objects().snapshot()[&only_pack(shelf.objects())].len() as u64;
+    // The last sectors: the footer, and much of the table.
+    shelf.spoil_bytes(bytes - 500..bytes);
+    let (store, report) = reopened().unwrap();
+    assert_eq!(report.damaged.len(), 1);
+    let here = store.find_present(&ids);
+    let found = here.iter().filter(|is_here| **is_here).count();
+    assert!(
+        found > 0 && store.check(|_, _| {}).unwrap().problem_count > 0,
+        "{found} found"
+    );
+    for (id, content) in ids.iter().zip(&contents).take(found) {
+        assert_eq!(&store.get(id).unwrap(), content);
+    }
+    // A shelf that is gone altogether is no damaged pack.
+    shelf.spoil_bytes(0..u64::MAX);
+    assert!(matches!(reopened(), Err(ChunkError::Shelf(_))));
+}
+
+#[test]
 fn a_missing_pack_is_damage_that_is_named() {
     let (store, shelf) = fresh();
     let id = put(&store, &[content(1)])[0];

@@ -53,6 +53,9 @@ impl MetaStore for Failing {
             self.memory.read(volume, work)
         }
     }
+    fn check_integrity(&self) -> Result<Vec<String>, MetaError> {
+        self.memory.check_integrity()
+    }
 }
 
 /// The batches of one device, as it keeps them until they are acknowledged.

@@ -14,6 +14,7 @@
 //! | `{"do":"recordend"}` | `recording`, when everything is written |
 //! | `{"do":"token"}` | `token`: a token for one machine, where the server listens, its fingerprint |
 //! | `{"do":"flush"}` | `done`, when the server has all that was only here |
+//! | `{"do":"checkserver"}` | `serverchecked`: a [`ServerCheckShown`], when all of the server's data has been read |
 //! | `{"do":"conflicts"}` | `conflicts`: the open conflicts |
 //! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}`, `{"do":"readmit","replica":N}` | `done` |
 //! | `{"do":"deviceadd",…}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `done` |
@@ -55,6 +56,7 @@ pub(crate) enum ControlRequest {
     RecordEnd,
     Token,
     Flush,
+    CheckServer,
     Conflicts,
     Resolve {
         id: u64,
@@ -311,6 +313,38 @@ pub(crate) struct UpstreamShown {
     pub(crate) machines: Vec<MachineShown>,
     /// The counters of the server since it was started, if it is in this process.
     pub(crate) server_counts: Vec<(String, u64)>,
+    /// Chunks of the server's content that were found damaged, if it is in this process.
+    #[serde(default)]
+    pub(crate) server_damaged_chunks: usize,
+}
+
+/// The findings of a check of the server's data.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ServerCheckShown {
+    pub(crate) packs: usize,
+    pub(crate) chunks: usize,
+    /// Pieces of content that history names.
+    pub(crate) pieces: u64,
+    /// Pieces that were damaged and were stored again from this machine's own store.
+    pub(crate) mended: u64,
+    /// The first problems of the database and of packs, and the number of all of them.
+    pub(crate) problems: Vec<String>,
+    pub(crate) problem_count: usize,
+    /// The first files with damaged content, and the number of all of them.
+    pub(crate) files: Vec<DamagedFileShown>,
+    pub(crate) file_count: usize,
+}
+
+/// A file of which the server cannot read some content.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DamagedFileShown {
+    /// From the root of the volume; empty for a removed file.
+    pub(crate) path: String,
+    pub(crate) object: u64,
+    /// Pieces of the present content that cannot be read.
+    pub(crate) present_pieces: u64,
+    /// Pieces that only earlier versions need.
+    pub(crate) past_pieces: u64,
 }
 
 /// Something that is held back.
@@ -417,6 +451,9 @@ pub(crate) enum ControlAnswer {
     Marked {
         files: u64,
         bytes: u64,
+    },
+    ServerChecked {
+        checked: Box<ServerCheckShown>,
     },
     Status(Box<MountStatus>),
     Recording {

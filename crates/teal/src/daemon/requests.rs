@@ -6,15 +6,17 @@
 use super::report;
 use super::volume::ServedVolume;
 use crate::config;
-use crate::control::{self, ControlAnswer, ControlRequest};
+use crate::control::{self, ControlAnswer, ControlRequest, DamagedFileShown, ServerCheckShown};
 use crate::replica;
 use anyhow::{Context, Result, anyhow, bail};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use teal_command::say::{shell_quoted, shown_path, with_causes};
 use teal_posix::{FileSystem, FsError};
 use teal_replica::{FreedContent, PinRefused, PinSummary, Replica};
 use teal_types::ObjectNo;
+use teal_volume::Residency as _;
 
 /// Reads the request of a connection, and answers it.
 pub(super) fn answer_connection(volume: &Arc<ServedVolume>, stream: UnixStream) {
@@ -110,6 +112,7 @@ fn answer_about_server(volume: &ServedVolume, ask: &ControlRequest) -> Result<Co
     match ask {
         // The answer comes only when the server has everything.
         ControlRequest::Flush => flush_upstream(volume)?,
+        ControlRequest::CheckServer => return check_server(volume),
         ControlRequest::Conflicts => {
             let conflicts = replica::open_conflicts(client)?;
             return Ok(ControlAnswer::Conflicts { conflicts });
@@ -148,6 +151,56 @@ fn answer_about_server(volume: &ServedVolume, ask: &ControlRequest) -> Result<Co
         _ => return volume.drives.answer_request(ask),
     }
     Ok(ControlAnswer::Done)
+}
+
+/// Checks the data of the server in this process, and mends what this machine's own store has.
+fn check_server(volume: &ServedVolume) -> Result<ControlAnswer> {
+    // The lock is released before the check, which may take hours.
+    let found = volume.with_server(|serving| {
+        serving.map(|serving| (Arc::clone(&serving.server), serving.volume()))
+    });
+    let (server, served) = found.context("this volume is not served here")?;
+    let client = &volume.client;
+    let checked = server.check_data(&|of, object, range| {
+        // Another volume of the same server has its content elsewhere.
+        (of == served).then(|| content_here(client, object, range))?
+    });
+    let report = checked.map_err(|refusal| anyhow!(refusal.words))?;
+    let mut files = Vec::new();
+    for file in &report.files {
+        files.push(DamagedFileShown {
+            path: file.path.clone(),
+            object: file.object.get(),
+            present_pieces: file.present_pieces,
+            past_pieces: file.past_pieces,
+        });
+    }
+    Ok(ControlAnswer::ServerChecked {
+        checked: Box::new(ServerCheckShown {
+            packs: report.packs,
+            chunks: report.chunks,
+            pieces: report.pieces,
+            mended: report.mended,
+            problems: report.problems,
+            problem_count: report.problem_count,
+            files,
+            file_count: report.file_count,
+        }),
+    })
+}
+
+/// Reads a range of a file from this machine's store; `None` unless all of it is here.
+fn content_here(client: &FileSystem, object: ObjectNo, range: Range<u64>) -> Option<Vec<u8>> {
+    let replica = client.replica()?;
+    // While this lock is held, no content becomes absent.
+    let _reading = replica.lock_for_reading(object);
+    let absent = replica.absent_ranges(object).ok()?;
+    if absent.overlaps(range.start, range.end) {
+        return None;
+    }
+    let len = usize::try_from(range.end - range.start).ok()?;
+    let content = client.store().read(object, range.start, len).ok()?;
+    (content.len() == len).then_some(content)
 }
 
 /// Sends everything that is only here to the server, and says what stayed behind.

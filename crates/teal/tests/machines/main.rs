@@ -6,6 +6,7 @@
 mod support;
 
 mod appends;
+mod damaged;
 mod fetching;
 mod pin;
 mod restored;

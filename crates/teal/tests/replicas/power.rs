@@ -144,6 +144,9 @@ impl MetaStore for PoweredMeta {
             self.memory.read(volume, work)
         }
     }
+    fn check_integrity(&self) -> Result<Vec<String>, MetaError> {
+        self.memory.check_integrity()
+    }
 }
 
 /// The server's chunks: the last object is put, or it is not.

@@ -1,8 +1,8 @@
 //! The tables are those of the version, and foreign files are refused.
 
 use super::*;
-use crate::NameTally;
-use teal_types::{CommitSeq, ObjectNo};
+use crate::{MetaStore as _, NameTally, Sqlite, write};
+use teal_types::{CommitSeq, ObjectNo, VolumeId};
 
 #[test]
 fn the_tables_of_each_version_are_pinned() {
@@ -140,4 +140,36 @@ fn a_file_that_is_no_database_is_damaged_in_words() {
         matches!(error, MetaError::Damaged { .. }) && error.to_string().contains("meta.db"),
         "{error}"
     );
+}
+
+#[test]
+fn a_page_that_was_overwritten_is_found_by_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("meta.db");
+    let store = Sqlite::open(&path).unwrap();
+    let volume = VolumeId::new(1);
+    write(&store, volume, |txn| {
+        for setting in 0..2000_u32 {
+            txn.put_setting(&format!("setting {setting}"), &[7; 100])?;
+        }
+        Ok::<(), MetaError>(())
+    })
+    .unwrap();
+    assert_eq!(store.check_integrity().unwrap(), Vec::<String>::new());
+    // Closing moves everything from the log into the file.
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let (mut found, pages) = (0, bytes.len() / 4096);
+    assert!(pages > 20, "{pages} pages");
+    // The last pages hold the rows; each is overwritten in turn.
+    for page in pages - 10..pages {
+        let at = page * 4096;
+        let whole = bytes[at..at + 4096].to_vec();
+        bytes[at..at + 4096].fill(0x5a);
+        std::fs::write(&path, &bytes).unwrap();
+        let checked = Sqlite::open(&path).and_then(|store| store.check_integrity());
+        found += usize::from(checked.map_or(true, |problems| !problems.is_empty()));
+        bytes[at..at + 4096].copy_from_slice(&whole);
+    }
+    assert_eq!(found, 10, "every page is looked at");
 }
