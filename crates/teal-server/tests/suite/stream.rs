@@ -374,6 +374,13 @@ fn a_long_poll_ends_when_another_machine_comes_and_when_its_own_goes() {
         world.laptop.ask(ClientRequest::Look {
             objects: vec![ROOT],
         });
+        // The answer says who is there when it is made: the machine stays until then. If the poll
+        // had not begun to wait when it came, it has to come again.
+        for _ in 0..100 {
+            if !waiting.is_finished() {
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+        }
     }
     let ServerReply::Pulled(pulled) = waiting.join().unwrap() else {
         panic!()

@@ -14,7 +14,7 @@
 //! | `{"do":"recordend"}` | `recording`, when everything is written |
 //! | `{"do":"token"}` | `token`: a token for one machine, where the server listens, its fingerprint |
 //! | `{"do":"flush"}` | `done`, when the server has all that was only here |
-//! | `{"do":"checkserver"}` | `serverchecked`: a [`ServerCheckShown`], when all of the server's data has been read |
+//! | `{"do":"checkserver"}` | `serverchecked`: a [`ServerCheckShown`] |
 //! | `{"do":"conflicts"}` | `conflicts`: the open conflicts |
 //! | `{"do":"resolve","id":N}`, `{"do":"revoke","replica":N}`, `{"do":"readmit","replica":N}` | `done` |
 //! | `{"do":"deviceadd",…}`, `{"do":"devicedetach","name":N,"fast":B}`, `{"do":"devicerm","name":N}` | `done` |
