@@ -7,6 +7,8 @@
 mod explore;
 #[path = "suite/life.rs"]
 mod life;
+#[path = "suite/new_objects.rs"]
+mod new_objects;
 #[path = "suite/oracle.rs"]
 mod oracle;
 #[path = "suite/sealing.rs"]
@@ -16,13 +18,14 @@ mod unfinished;
 
 use explore::{Effort, Explorer, assert_checked, begun, made, shape};
 use life::{Life, Plan, fresh, open, options};
+use new_objects::new_file;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use teal_env::Disk;
 use teal_log::seeded::{Bug, seed};
-use teal_log::{Cost, NewObject, Store, StoreOpenError};
+use teal_log::{Cost, Store, StoreOpenError};
 use teal_testkit::{CrashPolicy, CrashWalk, DiskCall, FaultDisk, FaultDuration, Rng};
-use teal_types::{FileType, Sector, Timestamp};
+use teal_types::Sector;
 
 /// Lives looked at before a bug counts as missed.
 const LIVES: u64 = 24;
@@ -138,14 +141,7 @@ fn churn(turn: u64) -> Result<(), String> {
     );
     let cost = Cost::write(700_000);
     let mut files = Vec::new();
-    let new = NewObject {
-        kind: FileType::File,
-        perm: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now: Timestamp::default(),
-    };
+    let new = new_file();
     let put = |store: &Store| {
         let op = store.begin(cost).ok()?;
         let mut locked = op.lock(&[]).ok()?;

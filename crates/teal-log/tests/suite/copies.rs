@@ -1,14 +1,14 @@
 //! Second copies of the pages of the inode map: no single damage to a page loses a file.
 
+use crate::stores::{
+    assert_clean, check, create, disk_bytes, new_disk, open, put_bytes, try_create, try_open,
+};
 use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
-use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{
-    CheckOptions, CheckReport, Cost, DiskPlace, MkfsOptions, NewObject, OpenOptions, Severity,
-    Store, StoreError,
-};
+use teal_env::{Disk, MemDisk};
+use teal_log::{Cost, DiskPlace, Severity, Store, StoreError};
 use teal_testkit::{DiskCall, FaultDisk, FaultDuration, Rng};
-use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
+use teal_types::{Name, ObjectNo, SECTOR, Sector};
 
 const MIB: u64 = 1 << 20;
 const MAP_PAGE: &str = "a page of the inode map";
@@ -24,50 +24,9 @@ const OLDER: &[u8] = include_bytes!("../images/without-second-copies.sectors");
 /// Where the incompatible feature bits are in the superblock.
 const FEATURES_AT: usize = 48;
 
-fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
-    let disk = Arc::clone(disk) as Arc<dyn Disk>;
-    Store::open(disk, Arc::new(SystemClock), OpenOptions::default())
-        .unwrap()
-        .0
-}
-
-fn new_store(bytes: u64) -> Arc<MemDisk> {
-    let disk = Arc::new(MemDisk::new(bytes / SECTOR));
-    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-    let options = MkfsOptions::default();
-    Store::mkfs(shared, Arc::new(SystemClock), &SystemEntropy, &options).unwrap();
-    disk
-}
-
-fn create(store: &Store, name: &str, content: &[u8]) -> Result<ObjectNo, StoreError> {
-    let op = store.begin(Cost::create().with_piece(content.len() as u64))?;
-    let mut locked = op.lock(&[ObjectNo::ROOT])?;
-    let no = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now: Timestamp::default(),
-    });
-    locked.insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), no)?;
-    locked.write(no, 0, content)?;
-    Ok(no)
-}
-
 fn touch(store: &Store, no: ObjectNo, content: &[u8]) -> Result<(), StoreError> {
     let op = store.begin(Cost::write(content.len() as u64).replacing())?;
     op.lock(&[no])?.write(no, 0, content)
-}
-
-fn check(store: &Store) -> CheckReport {
-    store.check(CheckOptions { verify_data: true }, &mut |_| {})
-}
-
-fn assert_clean(store: &Store) -> CheckReport {
-    let report = check(store);
-    assert!(report.is_clean(), "{:#?}", report.problems);
-    report
 }
 
 /// Inverts every byte of a place.
@@ -86,9 +45,9 @@ fn places(store: &Store, what: &[&str]) -> Vec<DiskPlace> {
 }
 
 fn filled(bytes: u64, files: u64) -> (Arc<MemDisk>, Vec<ObjectNo>) {
-    let disk = new_store(bytes);
+    let disk = new_disk(bytes / MIB);
     let store = open(&disk);
-    let made = (0..files).map(|i| create(&store, &format!("file {i}"), &i.to_le_bytes()).unwrap());
+    let made = (0..files).map(|i| create(&store, &format!("file {i}"), &i.to_le_bytes()));
     let made = made.collect();
     store.close().unwrap();
     (disk, made)
@@ -134,7 +93,7 @@ fn a_damaged_page_of_the_map_loses_no_file_and_the_next_checkpoint_renews_it() {
         assert_all_there(&store, &files);
         assert_eq!(store.counter_values().second_copies_read, 0);
         drop(store);
-        put(&disk, &whole);
+        put_bytes(&disk, &whole, 0..whole.len());
     }
 }
 
@@ -177,28 +136,17 @@ fn when_both_copies_are_damaged_the_read_fails() {
     assert_eq!(store.counter_values().second_copies_read, 0);
 }
 
-fn disk_bytes(disk: &MemDisk) -> Vec<u8> {
-    let mut bytes = vec![0; (disk.shape().sectors * SECTOR) as usize];
-    disk.read_at(Sector::new(0), &mut bytes).unwrap();
-    bytes
-}
-
-fn put(disk: &MemDisk, bytes: &[u8]) {
-    disk.write_at(Sector::new(0), &[IoSlice::new(bytes)])
-        .unwrap();
-}
-
 /// Fills a store, and overwrites and removes at random with checkpoints in between. At each of them
 /// all copies are there, far from their pages, and few segments are taken by them.
 fn churned(bytes: u64, seed: u64) {
-    let disk = new_store(bytes);
+    let disk = new_disk(bytes / MIB);
     let store = open(&disk);
     let mut rng = Rng::new(seed);
     let mut files = Vec::new();
     // Small files and large ones, until the store is full.
     loop {
         let len = if rng.below(8) == 0 { 60_000 } else { 300 };
-        match create(&store, &format!("file {}", files.len()), &vec![7; len]) {
+        match try_create(&store, &format!("file {}", files.len()), &vec![7; len]) {
             Ok(no) => files.push(no),
             Err(StoreError::NoSpace) => break,
             Err(e) => panic!("{e}"),
@@ -296,7 +244,7 @@ fn a_torn_superblock_costs_no_store_on_a_longer_disk_either() {
         disk.write_at(Sector::new(0), &[IoSlice::new(&first)])
             .unwrap();
         let store = open(&disk);
-        create(&store, "more", b"content").unwrap();
+        create(&store, "more", b"content");
         store.close().unwrap();
         drop(store);
         assert_eq!(features(&disk), [3, 3]);
@@ -308,15 +256,11 @@ fn a_torn_superblock_costs_no_store_on_a_longer_disk_either() {
 fn an_older_store_takes_changes_although_a_superblock_cannot_be_written() {
     let disk = Arc::into_inner(older_on(16 * MIB)).unwrap();
     let faults = FaultDisk::new(disk);
-    let open = || {
-        let disk: Arc<dyn Disk> = Arc::new(faults.clone());
-        let opened = Store::open(disk, Arc::new(SystemClock), OpenOptions::default());
-        opened.unwrap().0
-    };
+    let reopened = || open(&Arc::new(faults.clone()));
     // The first write of an opening marks a superblock.
     faults.fail_nth(DiskCall::Write, 0, FaultDuration::Once, ErrorKind::Other);
-    let store = open();
-    create(&store, "more", b"content").unwrap();
+    let store = reopened();
+    create(&store, "more", b"content");
     store.close().unwrap();
     drop(store);
     assert_eq!(
@@ -324,9 +268,9 @@ fn an_older_store_takes_changes_although_a_superblock_cannot_be_written() {
         [1, 1],
         "the other one is left alone"
     );
-    let store = open();
+    let store = reopened();
     assert_clean(&store);
-    create(&store, "again", b"content").unwrap();
+    create(&store, "again", b"content");
     store.close().unwrap();
     assert_eq!(features(faults.inner()), [3, 3]);
 }
@@ -366,9 +310,7 @@ fn a_bad_sector_anywhere_costs_no_file_but_those_that_lie_there() {
             .filter_map(|place| place.owner)
             .collect();
         invert(&disk, &sector);
-        let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-        let opened = Store::open(shared, Arc::new(SystemClock), OpenOptions::default());
-        let (store, _) = opened.unwrap_or_else(|e| panic!("sector {at} of {mine:?}: {e}"));
+        let store = try_open(&disk).unwrap_or_else(|e| panic!("sector {at} of {mine:?}: {e}"));
         for (i, no) in (0_u64..).zip(&files) {
             match store.read(*no, 0, 8) {
                 Ok(bytes) => assert_eq!(bytes, i.to_le_bytes(), "sector {at}: file {i}"),

@@ -1,42 +1,20 @@
 //! What a change costs the disk, counted.
 
-use std::sync::Arc;
-use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store, StoreCounts, StoreSettings};
+use crate::new_objects::{new_file, new_object};
+use crate::stores::{name, new_store};
+use teal_log::{Cost, Store, StoreCounts, StoreSettings};
 use teal_types::limits::TARGET_MAX;
 use teal_types::{FileType, Name, ObjectNo};
 
-fn store() -> Arc<Store> {
-    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(64 << 11));
-    Store::mkfs(
-        Arc::clone(&disk),
-        Arc::new(SystemClock),
-        &SystemEntropy,
-        &MkfsOptions::default(),
-    )
-    .unwrap();
-    Store::open(disk, Arc::new(SystemClock), OpenOptions::default())
-        .unwrap()
-        .0
-}
-
 /// Returns what making a file of this size and committing it costs, once the store has been written
 /// to.
-fn create(store: &Store, name: &str, bytes: usize) -> StoreCounts {
+fn creation_cost(store: &Store, file: &str, bytes: usize) -> StoreCounts {
     let before = store.counter_values();
     let op = store.begin(Cost::names(2)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil_time();
-    let no = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
+    let no = locked.create(new_file());
     locked
-        .insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), no)
+        .insert_entry(ObjectNo::ROOT, &name(file), no)
         .unwrap();
     locked.write(no, 0, &vec![7; bytes]).unwrap();
     drop(locked);
@@ -52,13 +30,13 @@ fn create(store: &Store, name: &str, bytes: usize) -> StoreCounts {
 
 #[test]
 fn one_write_and_one_barrier() {
-    let store = store();
-    create(&store, "first", 1);
+    let store = new_store(64);
+    creation_cost(&store, "first", 1);
     for (i, (bytes, at_most)) in [(0, 1536), (1000, 3072), (4096, 6144), (32768, 35328)]
         .into_iter()
         .enumerate()
     {
-        let spent = create(&store, &format!("file-{i}"), bytes);
+        let spent = creation_cost(&store, &format!("file-{i}"), bytes);
         assert_eq!(
             (spent.writes, spent.barriers, spent.reads),
             (1, 1, 0),
@@ -74,8 +52,8 @@ fn one_write_and_one_barrier() {
 
 #[test]
 fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
-    let store = store();
-    create(&store, "first", 1);
+    let store = new_store(64);
+    creation_cost(&store, "first", 1);
     let settings = store.settings();
     store.set_settings(StoreSettings {
         batch_bytes: 1 << 20,
@@ -84,17 +62,9 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
     let before = store.counter_values();
     let op = store.begin(Cost::write(2 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil_time();
-    let no = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
+    let no = locked.create(new_file());
     locked
-        .insert_entry(ObjectNo::ROOT, &Name::new(b"large").unwrap(), no)
+        .insert_entry(ObjectNo::ROOT, &name("large"), no)
         .unwrap();
     locked.write(no, 0, &vec![7; 2 << 20]).unwrap();
     drop(locked);
@@ -120,10 +90,10 @@ fn a_large_batch_is_written_at_once_and_its_barrier_comes_with_the_commit() {
 /// end.
 #[test]
 fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
-    let store = store();
+    let store = new_store(64);
     let (mut files, mut sizes) = (Vec::new(), Vec::new());
     for n in 0..20 {
-        create(&store, &format!("file-{n}"), 5000);
+        creation_cost(&store, &format!("file-{n}"), 5000);
         let (no, _) = store
             .lookup(
                 ObjectNo::ROOT,
@@ -157,20 +127,12 @@ fn the_end_of_a_file_that_has_just_grown_is_read_from_memory() {
 
 #[test]
 fn what_only_a_header_parts_is_read_at_once() {
-    let store = store();
+    let store = new_store(64);
     let op = store.begin(Cost::write(4 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil_time();
-    let no = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
+    let no = locked.create(new_file());
     locked
-        .insert_entry(ObjectNo::ROOT, &Name::new(b"large").unwrap(), no)
+        .insert_entry(ObjectNo::ROOT, &name("large"), no)
         .unwrap();
     let data: Vec<u8> = (0..3 << 20).map(|i| (i / 4096 % 251) as u8).collect();
     locked.write(no, 0, &data).unwrap();
@@ -190,8 +152,8 @@ fn what_only_a_header_parts_is_read_at_once() {
 
 #[test]
 fn nothing_to_commit_costs_nothing() {
-    let store = store();
-    create(&store, "first", 1);
+    let store = new_store(64);
+    creation_cost(&store, "first", 1);
     store.checkpoint().unwrap();
     let before = store.counter_values();
     store.commit().unwrap();
@@ -206,21 +168,13 @@ fn nothing_to_commit_costs_nothing() {
 
 #[test]
 fn what_comes_and_goes_within_a_batch_is_never_written() {
-    let store = store();
-    create(&store, "first", 1);
+    let store = new_store(64);
+    creation_cost(&store, "first", 1);
     let before = store.counter_values().bytes_data;
     let op = store.begin(Cost::write(1 << 20)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = SystemClock.civil_time();
-    let no = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
-    let name = Name::new(b"temporary").unwrap();
+    let no = locked.create(new_file());
+    let name = name("temporary");
     locked.insert_entry(ObjectNo::ROOT, &name, no).unwrap();
     locked.write(no, 0, &vec![7; 1 << 20]).unwrap();
     locked.remove_entry(ObjectNo::ROOT, &name).unwrap();
@@ -235,16 +189,9 @@ fn what_comes_and_goes_within_a_batch_is_never_written() {
 fn symlink(store: &Store, target: usize) -> ObjectNo {
     let op = store.begin(Cost::create()).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let no = locked.create(NewObject {
-        kind: FileType::Symlink,
-        perm: 0o777,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now: SystemClock.civil_time(),
-    });
+    let no = locked.create(new_object(FileType::Symlink));
     locked.set_target(no, &vec![b't'; target]);
-    let name = Name::new(b"link").unwrap();
+    let name = name("link");
     locked.insert_entry(ObjectNo::ROOT, &name, no).unwrap();
     no
 }
@@ -253,7 +200,7 @@ fn symlink(store: &Store, target: usize) -> ObjectNo {
 /// may stay unused. An operation that takes more than its cost panics when it ends.
 #[test]
 fn the_cost_of_an_attribute_holds_for_the_longest_symbolic_link() {
-    let store = store();
+    let store = new_store(64);
     let link = symlink(&store, TARGET_MAX);
     store.commit().unwrap();
     for len in [0, 10, 1400, 9000, 60_000] {

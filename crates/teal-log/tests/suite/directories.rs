@@ -1,11 +1,13 @@
 //! Large directories: what names made one after the other cost, and stores that place names as they
 //! were placed before.
 
+use crate::new_objects::new_file;
+use crate::stores::{assert_clean, open};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
-use teal_log::{CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Store};
-use teal_types::{FileType, Name, ObjectNo, Timestamp};
+use teal_log::{Cost, MkfsOptions, Store};
+use teal_types::{Name, ObjectNo};
 
 const NAMES: usize = 30_000;
 /// Names between two checkpoints.
@@ -14,17 +16,6 @@ const DIR: ObjectNo = ObjectNo::ROOT;
 
 fn name(n: usize) -> Name {
     Name::new(format!("IMG_{n:07}.jpg").as_bytes()).unwrap()
-}
-
-fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
-    Store::open(disk.clone(), Arc::new(SystemClock), OpenOptions::default())
-        .unwrap()
-        .0
-}
-
-fn check(store: &Store) {
-    let report = store.check(CheckOptions { verify_data: true }, &mut |_| {});
-    assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
 /// Runs `step` for every name, with a checkpoint after each [`STEP`] of them; bytes of pages
@@ -43,15 +34,7 @@ fn pages(store: &Store, mut step: impl FnMut(&Store, usize)) -> u64 {
 fn make(store: &Store, n: usize) {
     let op = store.begin(Cost::create()).unwrap();
     let mut locked = op.lock(&[DIR]).unwrap();
-    let now = Timestamp::default();
-    let no = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
+    let no = locked.create(new_file());
     locked.insert_entry(DIR, &name(n), no).unwrap();
 }
 
@@ -87,10 +70,10 @@ fn life(options: &MkfsOptions) -> [u64; 2] {
         (listed(&store), store.lookup(DIR, &name(NAMES)).unwrap()),
         (NAMES, None)
     );
-    check(&store);
+    assert_clean(&store);
     let removed = pages(&store, remove);
     assert_eq!(listed(&store), 0);
-    check(&store);
+    assert_clean(&store);
     [made, removed]
 }
 

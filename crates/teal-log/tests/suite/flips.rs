@@ -1,24 +1,18 @@
 //! One bit of every structure flips at rest: each kind is noticed where it is read, and by `check`.
 
+use crate::new_objects::new_file;
+use crate::stores::{new_disk, open, try_open, write};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{
-    CheckOptions, Cost, DiskPlace, MkfsOptions, NewObject, OpenOptions, Severity, Store,
-    StoreError, StoreOpenError,
-};
+use teal_env::{Disk, MemDisk};
+use teal_log::{CheckOptions, Cost, DiskPlace, Severity, Store, StoreError, StoreOpenError};
 use teal_testkit::Rng;
-use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector};
+use teal_types::{Name, ObjectNo, SECTOR, Sector};
 
 const FILES: usize = 800;
 /// Flips for each kind of structure: all of its instances, or so many of them.
 const FLIPS: usize = 16;
-
-fn open(disk: &Arc<MemDisk>) -> Result<Arc<Store>, StoreOpenError> {
-    let disk: Arc<dyn Disk> = disk.clone();
-    Ok(Store::open(disk, Arc::new(SystemClock), OpenOptions::default())?.0)
-}
 
 fn content(no: ObjectNo, len: usize) -> Vec<u8> {
     (0..len)
@@ -28,29 +22,10 @@ fn content(no: ObjectNo, len: usize) -> Vec<u8> {
 
 /// A store with many instances of every structure, and how long each of its files is.
 fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
-    let disk = Arc::new(MemDisk::new(64 << 11));
-    let options = MkfsOptions {
-        label: "flips".into(),
-        owner: (0, 0),
-        ..MkfsOptions::default()
-    };
-    Store::mkfs(
-        disk.clone(),
-        Arc::new(SystemClock),
-        &SystemEntropy,
-        &options,
-    )
-    .unwrap();
-    let store = open(&disk).unwrap();
+    let disk = new_disk(64);
+    let store = open(&disk);
     let mut files = BTreeMap::new();
-    let new = NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now: SystemClock.civil_time(),
-    };
+    let new = new_file();
     for i in 0..FILES {
         let op = store.begin(Cost::names(2)).unwrap();
         let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
@@ -77,11 +52,6 @@ fn filled() -> (Arc<MemDisk>, BTreeMap<ObjectNo, usize>) {
     store.commit().unwrap();
     store.close().unwrap();
     (disk, files)
-}
-
-fn write(store: &Store, no: ObjectNo, at: u64, data: &[u8]) {
-    let op = store.begin(Cost::write(data.len() as u64)).unwrap();
-    op.lock(&[no]).unwrap().write(no, at, data).unwrap();
 }
 
 fn flip(disk: &MemDisk, bit: u64) {
@@ -149,7 +119,7 @@ fn assert_noticed(
     bit: u64,
 ) -> bool {
     let name = format!("{} at byte {}, bit {bit}", place.what, place.byte);
-    let store = match open(disk) {
+    let store = match try_open(disk) {
         Ok(store) => store,
         Err(StoreOpenError::Lost { .. }) => {
             // The record of the last checkpoint, which every opening reads whole.
@@ -213,7 +183,7 @@ fn assert_noticed(
 fn a_flipped_bit_in_every_kind_of_structure_is_noticed() {
     let (disk, files) = filled();
     let mut kinds: BTreeMap<&str, Vec<DiskPlace>> = BTreeMap::new();
-    for place in open(&disk).unwrap().places() {
+    for place in open(&disk).places() {
         kinds.entry(place.what).or_default().push(place);
     }
     let expected = [
@@ -248,5 +218,5 @@ fn a_flipped_bit_in_every_kind_of_structure_is_noticed() {
             "{refused} of {FLIPS} objects keep the store from opening"
         );
     }
-    assert!(unreadable(&open(&disk).unwrap(), &files, "all flipped back").is_empty());
+    assert!(unreadable(&open(&disk), &files, "all flipped back").is_empty());
 }

@@ -1,7 +1,8 @@
 //! Salvage takes no bytes of files for records: not those of a store in the store, and not those
 //! that somebody made to look like a record.
 
-use crate::salvage::{KnownContents, STORE, image, open, readable_files, sectors_with, write};
+use crate::salvage::{KnownContents, STORE, open, readable_files, sectors_with, write};
+use crate::stores::disk_bytes;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ fn life(content: &[u8], successors: u64) -> (Vec<u8>, KnownContents) {
     for n in 0..successors {
         put(&format!("behind {n}"), &[n as u8; 5000]);
     }
-    (image(&disk), contents)
+    (disk_bytes(&disk), contents)
 }
 
 /// Returns the byte where the content of the carrier begins.
@@ -155,7 +156,7 @@ fn a_store_in_the_store_is_content_and_no_log() {
             &mut contents,
         );
         if n % 10 == 9 {
-            let now = image(&disk);
+            let now = disk_bytes(&disk);
             let used = sectors_with(&now, b"TREC").into_iter().max().unwrap();
             let from = used.saturating_sub(256 << 10);
             let name = format!("image {n}");
@@ -163,7 +164,7 @@ fn a_store_in_the_store_is_content_and_no_log() {
         }
         store.commit().unwrap();
     }
-    let whole = image(&disk);
+    let whole = disk_bytes(&disk);
     let mut opened = 0;
     for at in sectors_with(&whole, b"TREC") {
         let mut bytes = whole.clone();

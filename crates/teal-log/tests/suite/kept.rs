@@ -1,15 +1,16 @@
 //! An object whose old state cannot be read after a crash: what the log says of it waits for as
 //! long as that lasts, and stops nothing else.
 
+use crate::new_objects::new_file;
+use crate::stores;
 use std::io::IoSlice;
 use std::sync::Arc;
 use teal_env::{Disk, DiskShape, SystemClock, SystemEntropy};
 use teal_log::{
-    AttributeChanges, CheckOptions, CheckProblem, Cost, MkfsOptions, NewObject, OpenOptions,
-    Severity, Store, StoreError,
+    AttributeChanges, CheckOptions, CheckProblem, Cost, MkfsOptions, Severity, Store, StoreError,
 };
 use teal_testkit::RecordingDisk;
-use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
+use teal_types::{Name, ObjectNo, SECTOR, Sector};
 
 const SHAPE: DiskShape = DiskShape {
     sectors: 16 << 11,
@@ -28,13 +29,7 @@ const PLAIN: AttributeChanges = AttributeChanges {
 };
 
 fn open(disk: &RecordingDisk) -> Arc<Store> {
-    Store::open(
-        Arc::new(disk.clone()),
-        Arc::new(SystemClock),
-        OpenOptions::default(),
-    )
-    .unwrap()
-    .0
+    stores::open(&Arc::new(disk.clone()))
 }
 
 /// A file whose record holds a kilobyte of `tag`.
@@ -43,15 +38,7 @@ fn file(store: &Store, name: &str, tag: u8, content: &[u8]) -> ObjectNo {
         .begin(Cost::write(content.len() as u64 + 8192))
         .unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = Timestamp::default();
-    let file = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
+    let file = locked.create(new_file());
     locked
         .insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), file)
         .unwrap();

@@ -1,12 +1,15 @@
 //! The log store through its public face, on disks in memory: one module for each part of its
-//! promises. `explore`, `life` and `oracle` make lives of stores, crash them and know what must be
-//! found again; the seeded bugs (`tests/seeded.rs`) use them, too.
+//! promises. `stores` and `new_objects` make stores and files. `explore`, `life` and `oracle` make
+//! lives of stores, crash them and know what must be found again; the seeded bugs
+//! (`tests/seeded.rs`) use them, too.
 
 #![allow(clippy::unwrap_used, reason = "tests panic where they fail")]
 
 mod explore;
 mod life;
+mod new_objects;
 mod oracle;
+mod stores;
 
 mod copies;
 mod cost;

@@ -1,13 +1,14 @@
 //! The mark of the machine that has a store open.
 
+use crate::new_objects::new_file;
 use std::sync::Arc;
 use teal_env::{DiskShape, SystemEntropy};
 use teal_log::{
-    CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, OwnedElsewhere, Store, StoreError,
+    CheckOptions, Cost, MkfsOptions, OpenOptions, OwnedElsewhere, Store, StoreError,
     StoreOpenError, StoreOwner,
 };
 use teal_testkit::{CrashPolicy, CrashWalk, RecordingDisk, Rng, SimClock};
-use teal_types::{FileType, Name, ObjectNo, Timestamp};
+use teal_types::{Name, ObjectNo, Timestamp};
 
 const SHAPE: DiskShape = DiskShape {
     sectors: 16 << 11,
@@ -53,15 +54,7 @@ fn open(disk: &RecordingDisk, owner: StoreOwner) -> Result<Arc<Store>, StoreOpen
 fn add(store: &Store, name: &str) {
     let op = store.begin(Cost::write(8192)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = Timestamp::default();
-    let file = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
+    let file = locked.create(new_file());
     locked
         .insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), file)
         .unwrap();

@@ -1,65 +1,21 @@
 //! Batches redone after a crash.
 
+use crate::new_objects::new_file;
+use crate::stores::{create, format, open, try_open};
 use std::io::IoSlice;
 use std::sync::Arc;
-use teal_env::{Disk, FileDisk, MemDisk, OpenMode, SystemClock, SystemEntropy};
-use teal_log::{
-    AttributeChanges, CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Store,
-    StoreOpenError,
-};
-use teal_types::{FileType, Name, ObjectNo, Sector, Timestamp};
-
-fn made(disk: &Arc<impl Disk + 'static>) -> Arc<Store> {
-    Store::mkfs(
-        disk.clone(),
-        Arc::new(SystemClock),
-        &SystemEntropy,
-        &MkfsOptions::default(),
-    )
-    .unwrap();
-    open(disk).unwrap()
-}
-
-fn open(disk: &Arc<impl Disk + 'static>) -> Result<Arc<Store>, StoreOpenError> {
-    Ok(Store::open(disk.clone(), Arc::new(SystemClock), OpenOptions::default())?.0)
-}
-
-fn file(store: &Store, name: &str, content: &[u8]) -> ObjectNo {
-    let op = store
-        .begin(Cost::write(content.len() as u64 + 4096))
-        .unwrap();
-    let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = Timestamp::default();
-    let file = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
-    locked
-        .insert_entry(ObjectNo::ROOT, &Name::new(name.as_bytes()).unwrap(), file)
-        .unwrap();
-    locked.write(file, 0, content).unwrap();
-    file
-}
+use teal_env::{Disk, FileDisk, MemDisk, OpenMode};
+use teal_log::{AttributeChanges, CheckOptions, Cost, StoreOpenError};
+use teal_types::{Name, ObjectNo, Sector};
 
 #[test]
 fn a_new_file_with_a_hole_is_found_again() {
     let disk = Arc::new(MemDisk::new((16 << 20) / 512));
-    let store = made(&disk);
+    format(&disk);
+    let store = open(&disk);
     let op = store.begin(Cost::write(40_960)).unwrap();
     let mut locked = op.lock(&[ObjectNo::ROOT]).unwrap();
-    let now = Timestamp::default();
-    let file = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now,
-    });
+    let file = locked.create(new_file());
     locked
         .insert_entry(ObjectNo::ROOT, &Name::new(b"f").unwrap(), file)
         .unwrap();
@@ -69,7 +25,7 @@ fn a_new_file_with_a_hole_is_found_again() {
     drop(op);
     store.commit().unwrap();
     drop(store);
-    let bytes = open(&disk).unwrap().read(file, 0, 20_000).unwrap();
+    let bytes = open(&disk).read(file, 0, 20_000).unwrap();
     assert_eq!(bytes.len(), 16_384);
     assert!(
         bytes
@@ -82,12 +38,13 @@ fn a_new_file_with_a_hole_is_found_again() {
 #[test]
 fn opening_reads_no_object_and_then_nothing_until_somebody_asks() {
     let disk = Arc::new(MemDisk::new((64 << 20) / 512));
-    let store = made(&disk);
+    format(&disk);
+    let store = open(&disk);
     let files: Vec<_> = (0..3000)
-        .map(|n| file(&store, &format!("{n}"), &[1; 100]))
+        .map(|n| create(&store, &format!("{n}"), &[1; 100]))
         .collect();
     store.close().unwrap();
-    let store = open(&disk).unwrap();
+    let store = open(&disk);
     for no in files.iter().step_by(3) {
         let op = store.begin(Cost::write(0)).unwrap();
         op.lock(&[*no]).unwrap().set_attr(
@@ -100,7 +57,7 @@ fn opening_reads_no_object_and_then_nothing_until_somebody_asks() {
     }
     store.commit().unwrap();
     drop(store);
-    let store = open(&disk).unwrap();
+    let store = open(&disk);
     let reads = || store.counter_values().reads;
     let opened = reads();
     assert_eq!(store.tick().unwrap(), None);
@@ -139,13 +96,14 @@ fn the_first_operation_on_a_large_sparse_store_waits_for_the_host_and_cleans_not
     let dir = place();
     let disk =
         Arc::new(FileDisk::open(&dir.path().join("store"), OpenMode::Create(1 << 40)).unwrap());
-    let store = made(&disk);
-    let first = file(&store, "first", &[1; 100]);
+    format(&disk);
+    let store = open(&disk);
+    let first = create(&store, "first", &[1; 100]);
     store.commit().unwrap();
     drop(store);
-    let store = open(&disk).unwrap();
+    let store = open(&disk);
     let before = store.counter_values();
-    let second = file(&store, "second", &[2; 100]);
+    let second = create(&store, "second", &[2; 100]);
     let spent = store.counter_values().since(&before);
     assert_eq!(
         (
@@ -172,7 +130,8 @@ fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
     let dir = place();
     let path = dir.path().join("store");
     let disk = Arc::new(FileDisk::open(&path, OpenMode::Create(1 << 40)).unwrap());
-    let store = made(&disk);
+    format(&disk);
+    let store = open(&disk);
     let segment = store.superblock().segment_sectors;
     assert!(
         segment >= 16 << 11,
@@ -182,12 +141,12 @@ fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
     let content = |n: usize| vec![n as u8 + 1; if n == 1 { 3 << 20 } else { 5000 }];
     let mut ends = Vec::new();
     for n in 0..6 {
-        file(&store, &format!("{n}"), &content(n));
+        create(&store, &format!("{n}"), &content(n));
         store.commit().unwrap();
         ends.push(store.counter_values().bytes_written);
     }
     drop(store);
-    let reopened = open(&disk).unwrap();
+    let reopened = open(&disk);
     assert!(
         reopened.counter_values().bytes_read < 8 << 20,
         "{:?}",
@@ -208,7 +167,7 @@ fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
         let sector = &bytes[at * 512..][..512];
         disk.write_at(Sector::new(*at as u64), &[IoSlice::new(&[0; 512])])
             .unwrap();
-        let opened = open(&disk).map(drop);
+        let opened = try_open(&disk).map(drop);
         assert!(
             matches!(opened, Err(StoreOpenError::Lost { .. })),
             "without the record at {at}: {opened:?}"
@@ -216,5 +175,5 @@ fn a_lost_record_is_noticed_without_reading_large_segments_to_their_ends() {
         disk.write_at(Sector::new(*at as u64), &[IoSlice::new(sector)])
             .unwrap();
     }
-    open(&disk).map(drop).unwrap();
+    try_open(&disk).map(drop).unwrap();
 }

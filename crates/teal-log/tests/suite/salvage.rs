@@ -1,12 +1,14 @@
 //! Salvage: whatever of a damaged store can be read is read, and nothing that never was.
 
+use crate::new_objects::new_file;
+use crate::stores::{self, disk_bytes, new_disk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store};
+use teal_env::{Disk, MemDisk, SystemClock};
+use teal_log::{Cost, OpenOptions, Store};
 use teal_testkit::Rng;
-use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
+use teal_types::{Name, ObjectNo, SECTOR};
 
 const MIB: u64 = 1 << 20;
 pub(crate) const STORE: u64 = 24 * MIB;
@@ -23,12 +25,6 @@ struct Life {
     older: Vec<Vec<u8>>,
     image: Vec<u8>,
     contents: KnownContents,
-}
-
-pub(crate) fn image(disk: &MemDisk) -> Vec<u8> {
-    let mut bytes = vec![0; STORE as usize];
-    disk.read_at(Sector::new(0), &mut bytes).unwrap();
-    bytes
 }
 
 fn random_bytes(rng: &mut Rng, len: u64) -> Vec<u8> {
@@ -52,14 +48,7 @@ pub(crate) fn write(
         .unwrap();
     let file = known.map_or_else(
         || {
-            let file = locked.create(NewObject {
-                kind: FileType::File,
-                perm: 0o644,
-                uid: 0,
-                gid: 0,
-                rdev: 0,
-                now: Timestamp::default(),
-            });
+            let file = locked.create(new_file());
             locked.insert_entry(ObjectNo::ROOT, &name, file).unwrap();
             file
         },
@@ -74,17 +63,8 @@ pub(crate) fn write(
 }
 
 fn live(seed: u64) -> Life {
-    let disk = Arc::new(MemDisk::new(STORE / SECTOR));
-    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-    Store::mkfs(
-        shared,
-        Arc::new(SystemClock),
-        &SystemEntropy,
-        &MkfsOptions::default(),
-    )
-    .unwrap();
-    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-    let (store, _) = Store::open(shared, Arc::new(SystemClock), OpenOptions::default()).unwrap();
+    let disk = new_disk(STORE / MIB);
+    let store = stores::open(&disk);
     let mut rng = Rng::new(seed);
     let (mut older, mut contents) = (Vec::new(), KnownContents::new());
     for round in 0..5_u64 {
@@ -112,12 +92,12 @@ fn live(seed: u64) -> Life {
         if round <= FOLDED as u64 {
             store.checkpoint().unwrap();
         }
-        older.push(image(&disk));
+        older.push(disk_bytes(&disk));
     }
     older.pop();
     Life {
         older,
-        image: image(&disk),
+        image: disk_bytes(&disk),
         contents,
     }
 }

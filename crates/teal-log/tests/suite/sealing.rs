@@ -1,11 +1,12 @@
 //! Readers beside a checkpoint: what the trees point to can be read while the batch is sealed.
 
+use crate::new_objects::new_file;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use teal_env::{Clock as _, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{Cost, MkfsOptions, NewObject, OpenOptions, Store, StoreError};
-use teal_types::{FileType, ObjectNo};
+use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
+use teal_log::{Cost, MkfsOptions, OpenOptions, Store, StoreError};
+use teal_types::ObjectNo;
 
 /// Objects with a note and an entry in the set of orphans: several pages of each tree.
 const OBJECTS: u64 = 600;
@@ -24,14 +25,7 @@ fn made() -> Arc<Store> {
         let cost = Cost::names(1).with_note(200);
         let op = store.begin(cost).unwrap();
         let mut locked = op.lock(&[]).unwrap();
-        let no = locked.create(NewObject {
-            kind: FileType::File,
-            perm: 0o600,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            now: SystemClock.civil_time(),
-        });
+        let no = locked.create(new_file());
         locked.set_orphan(no, true).unwrap();
         locked.set_note(no, Some(&[1; 150])).unwrap();
     }

@@ -1,40 +1,22 @@
 //! Sharing content between files: what is copied, what it costs, who keeps it alive.
 
+use crate::new_objects::new_file;
+use crate::stores::{new_disk, open};
 use std::sync::Arc;
-use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{
-    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, Severity, Store, StoreError,
-    StoreSettings,
-};
-use teal_types::{FileType, ObjectNo, Sector, Timestamp};
+use teal_env::{Disk, MemDisk};
+use teal_log::{CheckOptions, Cost, DumpWhat, Severity, Store, StoreError, StoreSettings};
+use teal_types::{ObjectNo, Sector};
 
 struct Shop {
-    disk: Arc<dyn Disk>,
+    disk: Arc<MemDisk>,
     store: Arc<Store>,
-}
-
-fn opened(disk: &Arc<dyn Disk>) -> Arc<Store> {
-    Store::open(
-        Arc::clone(disk),
-        Arc::new(SystemClock),
-        OpenOptions::default(),
-    )
-    .unwrap()
-    .0
 }
 
 impl Shop {
     fn new(mib: u64) -> Self {
-        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new(mib << 11));
-        Store::mkfs(
-            Arc::clone(&disk),
-            Arc::new(SystemClock),
-            &SystemEntropy,
-            &MkfsOptions::default(),
-        )
-        .unwrap();
+        let disk = new_disk(mib);
         Self {
-            store: opened(&disk),
+            store: open(&disk),
             disk,
         }
     }
@@ -43,15 +25,7 @@ impl Shop {
     fn file(&self) -> ObjectNo {
         let op = self.store.begin(Cost::names(2)).unwrap();
         let mut locked = op.lock(&[]).unwrap();
-        let now = Timestamp::default();
-        let no = locked.create(NewObject {
-            kind: FileType::File,
-            perm: 0o644,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            now,
-        });
+        let no = locked.create(new_file());
         locked.set_orphan(no, true).unwrap();
         no
     }
@@ -101,7 +75,7 @@ impl Shop {
 
     /// As after a crash: nothing is closed.
     fn again(&mut self) {
-        self.store = opened(&self.disk);
+        self.store = open(&self.disk);
     }
 
     fn content(&self, no: ObjectNo) -> Vec<u8> {

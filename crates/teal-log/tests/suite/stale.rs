@@ -1,64 +1,31 @@
 //! A range of the disk that holds again what it held earlier: as when a part of an old image was
 //! copied over it, or a disk lost writes.
 
-use std::io::IoSlice;
-use std::ops::Range;
+use crate::new_objects::new_file;
+use crate::stores::{disk_bytes, name, new_disk, open, open_as, put_bytes};
 use std::sync::Arc;
-use teal_env::{Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{CheckOptions, Cost, MkfsOptions, NewObject, OpenOptions, Store};
-use teal_types::{FileType, Name, ObjectNo, SECTOR, Sector, Timestamp};
+use teal_env::MemDisk;
+use teal_log::{CheckOptions, Cost, OpenOptions, Store};
+use teal_types::ObjectNo;
 
 const MIB: u64 = 1 << 20;
 const STORE: u64 = 32 * MIB;
 /// Places of anchors, and where: as `docs/format.md` says, for a store of this size.
 const PLACES: u64 = 4;
 
-fn open(disk: &Arc<MemDisk>, options: OpenOptions) -> Result<Arc<Store>, String> {
-    let disk = Arc::clone(disk) as Arc<dyn Disk>;
-    Ok(Store::open(disk, Arc::new(SystemClock), options)
-        .map_err(|e| e.to_string())?
-        .0)
-}
-
-/// Puts the bytes of `image` in this range onto the disk.
-fn put(disk: &MemDisk, image: &[u8], range: Range<usize>) {
-    disk.write_at(
-        Sector::new(range.start as u64 / SECTOR),
-        &[IoSlice::new(&image[range])],
-    )
-    .unwrap();
-}
-
-fn content(disk: &MemDisk) -> Vec<u8> {
-    let mut bytes = vec![0; STORE as usize];
-    disk.read_at(Sector::new(0), &mut bytes).unwrap();
-    bytes
-}
-
-fn name() -> Name {
-    Name::new(b"state").unwrap()
-}
-
 /// Writes the number of the state, and a megabyte that moves the log on.
 fn go_on(store: &Store, state: u64) {
     let op = store.begin(Cost::write(2 * MIB)).unwrap();
-    let known = store.lookup(ObjectNo::ROOT, &name()).unwrap();
+    let known = store.lookup(ObjectNo::ROOT, &name("state")).unwrap();
     let mut locked = op
         .lock(&known.map_or(vec![ObjectNo::ROOT], |(no, _)| vec![no]))
         .unwrap();
     let file = known.map_or_else(
         || {
-            let now = Timestamp::default();
-            let kind = FileType::File;
-            let file = locked.create(NewObject {
-                kind,
-                perm: 0o644,
-                uid: 0,
-                gid: 0,
-                rdev: 0,
-                now,
-            });
-            locked.insert_entry(ObjectNo::ROOT, &name(), file).unwrap();
+            let file = locked.create(new_file());
+            locked
+                .insert_entry(ObjectNo::ROOT, &name("state"), file)
+                .unwrap();
             file
         },
         |(no, _)| no,
@@ -70,7 +37,7 @@ fn go_on(store: &Store, state: u64) {
 }
 
 fn state(store: &Store) -> Option<u64> {
-    let (no, _) = store.lookup(ObjectNo::ROOT, &name()).unwrap()?;
+    let (no, _) = store.lookup(ObjectNo::ROOT, &name("state")).unwrap()?;
     let bytes = store.read(no, 0, 8).unwrap();
     Some(u64::from_le_bytes(bytes.try_into().unwrap()))
 }
@@ -97,10 +64,10 @@ fn look(disk: &Arc<MemDisk>) -> Seen {
         read_only: true,
         ..OpenOptions::default()
     };
-    let Ok(store) = open(disk, options) else {
+    let Ok(store) = open_as(disk, options) else {
         // Unless pages that an older checkpoint needs are in the range.
         return Seen::Refused {
-            is_salvaged: open(
+            is_salvaged: open_as(
                 disk,
                 OpenOptions {
                     salvage: true,
@@ -121,17 +88,8 @@ fn look(disk: &Arc<MemDisk>) -> Seen {
 
 /// The store after each state from the first on, and after the last one's end.
 fn life(states: u64, end: End) -> (Vec<Vec<u8>>, Vec<u8>) {
-    let disk = Arc::new(MemDisk::new(STORE / SECTOR));
-    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-    Store::mkfs(
-        shared,
-        Arc::new(SystemClock),
-        &SystemEntropy,
-        &MkfsOptions::default(),
-    )
-    .unwrap();
-    let shared = Arc::clone(&disk) as Arc<dyn Disk>;
-    let (store, _) = Store::open(shared, Arc::new(SystemClock), OpenOptions::default()).unwrap();
+    let disk = new_disk(STORE / MIB);
+    let store = open(&disk);
     let mut images = Vec::new();
     for state in 0..states {
         go_on(&store, state);
@@ -140,12 +98,12 @@ fn life(states: u64, end: End) -> (Vec<Vec<u8>>, Vec<u8>) {
         } else {
             store.checkpoint().unwrap();
         }
-        images.push(content(&disk));
+        images.push(disk_bytes(&disk));
     }
     if end == End::Clean {
         store.close().unwrap();
     }
-    (images, content(&disk))
+    (images, disk_bytes(&disk))
 }
 
 /// Returns where something differs: what the last states wrote, the end of the log among it.
@@ -182,7 +140,7 @@ fn a_stale_range_of_some_megabytes_never_passes_for_an_older_state() {
                         let said = format!(
                             "{end:?}, {states} states, {back} back, {length} MiB at {from}"
                         );
-                        put(&disk, old, range.clone());
+                        put_bytes(&disk, old, range.clone());
                         match look(&disk) {
                             Seen::Refused { is_salvaged } => {
                                 refused += 1;
@@ -197,7 +155,7 @@ fn a_stale_range_of_some_megabytes_never_passes_for_an_older_state() {
                                 );
                             }
                         }
-                        put(&disk, &now, range);
+                        put_bytes(&disk, &now, range);
                     }
                 }
             }
@@ -219,8 +177,8 @@ fn a_stale_range_over_any_place_of_anchors_alone_changes_nothing() {
             let at = (place * segments / PLACES * (512 << 10)) as usize;
             let range = at..at + 3 * 4096;
             let disk = Arc::new(MemDisk::from_bytes(now.clone()));
-            put(&disk, &images[old], range);
-            let store = open(&disk, OpenOptions::default()).unwrap();
+            put_bytes(&disk, &images[old], range);
+            let store = open(&disk);
             assert!(
                 store
                     .check(CheckOptions { verify_data: true }, &mut |_| {})

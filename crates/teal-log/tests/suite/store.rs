@@ -1,40 +1,14 @@
 //! The store through its public face: what is committed is found again.
 
+use crate::new_objects::new_file;
+use crate::stores::{self, new_disk, open, write};
 use std::sync::Arc;
-use teal_env::{Clock, Disk, MemDisk, SystemClock, SystemEntropy};
-use teal_log::{
-    CheckOptions, Cost, DumpWhat, MkfsOptions, NewObject, OpenOptions, RawWhat, Store, StoreError,
-    dump_raw,
-};
+use teal_env::{Clock, Disk, MemDisk, SystemClock};
+use teal_log::{Cost, DumpWhat, NewObject, OpenOptions, RawWhat, Store, StoreError, dump_raw};
 use teal_types::{FileType, Name, ObjectNo};
 
-fn made(mib: u64) -> Arc<MemDisk> {
-    let disk = Arc::new(MemDisk::new(mib << 11));
-    let options = MkfsOptions {
-        label: "test".into(),
-        owner: (0, 0),
-        ..MkfsOptions::default()
-    };
-    Store::mkfs(
-        disk.clone(),
-        Arc::new(SystemClock),
-        &SystemEntropy,
-        &options,
-    )
-    .unwrap();
-    disk
-}
-
-fn open(disk: &Arc<MemDisk>) -> Arc<Store> {
-    let disk: Arc<dyn Disk> = disk.clone();
-    Store::open(disk, Arc::new(SystemClock), OpenOptions::default())
-        .unwrap()
-        .0
-}
-
 fn assert_clean(store: &Store) {
-    let report = store.check(CheckOptions { verify_data: true }, &mut |_| {});
-    assert!(report.is_clean(), "{:#?}", report.problems);
+    let report = stores::assert_clean(store);
     assert_eq!(report.objects, store.space().objects);
 }
 
@@ -58,11 +32,6 @@ fn create(store: &Store, dir: ObjectNo, name: &Name, kind: FileType) -> ObjectNo
     no
 }
 
-fn write(store: &Store, no: ObjectNo, at: u64, data: &[u8]) {
-    let op = store.begin(Cost::write(data.len() as u64)).unwrap();
-    op.lock(&[no]).unwrap().write(no, at, data).unwrap();
-}
-
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|i| (i * 31 + seed * 7 + i / 256) as u8)
@@ -73,7 +42,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 fn what_is_committed_is_found_again_with_and_without_a_clean_end() {
     for clean in [true, false] {
         for checkpoint in [true, false] {
-            let disk = made(64);
+            let disk = new_disk(64);
             let store = open(&disk);
             let sizes = [
                 0, 1, 100, 2048, 2049, 4096, 5000, 70_000, 700_000, 3_000_000,
@@ -127,7 +96,7 @@ fn what_is_committed_is_found_again_with_and_without_a_clean_end() {
 
 #[test]
 fn a_directory_of_thousands_survives_checkpoints_and_roll_forward() {
-    let disk = made(64);
+    let disk = new_disk(64);
     let store = open(&disk);
     for i in 0..3000 {
         create(&store, ObjectNo::ROOT, &name(i), FileType::File);
@@ -156,7 +125,7 @@ fn a_directory_of_thousands_survives_checkpoints_and_roll_forward() {
 
 #[test]
 fn filling_and_emptying_leaves_the_space_it_found() {
-    let disk = made(32);
+    let disk = new_disk(32);
     let store = open(&disk);
     let free = store.space().free;
     for round in 0..6 {
@@ -201,7 +170,7 @@ fn filling_and_emptying_leaves_the_space_it_found() {
 
 #[test]
 fn a_dump_shows_every_structure_of_a_store_open_or_not() {
-    let disk = made(64);
+    let disk = new_disk(64);
     let store = open(&disk);
     let file = create(&store, ObjectNo::ROOT, &name(1), FileType::File);
     write(&store, file, 0, &pattern(3_000_000, 1));
@@ -211,14 +180,7 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
     }
     let op = store.begin(Cost::names(1)).unwrap();
     let mut locked = op.lock(&[]).unwrap();
-    let new = NewObject {
-        kind: FileType::File,
-        perm: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now: SystemClock.civil_time(),
-    };
+    let new = new_file();
     let orphan = locked.create(new);
     locked.set_orphan(orphan, true).unwrap();
     drop(locked);
@@ -265,7 +227,7 @@ fn a_dump_shows_every_structure_of_a_store_open_or_not() {
 
 #[test]
 fn the_end_after_a_crash_writes_once_and_the_end_after_an_end_nothing() {
-    let disk = made(32);
+    let disk = new_disk(32);
     let store = open(&disk);
     create(&store, ObjectNo::ROOT, &name(1), FileType::File);
     store.commit().unwrap();

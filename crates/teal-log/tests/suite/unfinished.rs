@@ -3,11 +3,12 @@
 
 use crate::explore::{assert_checked, made, shape};
 use crate::life::open;
+use crate::new_objects::new_file;
 use std::sync::Arc;
 use teal_env::Disk;
-use teal_log::{Cost, NewObject, Store, StoreError};
+use teal_log::{Cost, Store, StoreError};
 use teal_testkit::{CrashPolicy, CrashWalk, Rng, SimClock};
-use teal_types::{FileType, ObjectNo, Timestamp};
+use teal_types::ObjectNo;
 
 /// Enough for several leaves of the inode map.
 const FILES: usize = 500;
@@ -15,14 +16,7 @@ const FILES: usize = 500;
 fn create(store: &Store) -> Result<ObjectNo, StoreError> {
     let op = store.begin(Cost::create())?;
     let mut locked = op.lock(&[])?;
-    let no = locked.create(NewObject {
-        kind: FileType::File,
-        perm: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        now: Timestamp::default(),
-    });
+    let no = locked.create(new_file());
     locked.set_orphan(no, true)?;
     Ok(no)
 }
