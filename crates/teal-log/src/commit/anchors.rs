@@ -39,48 +39,48 @@ pub(crate) struct Anchors(Vec<(Sector, Anchor)>);
 impl Anchors {
     /// Reads every slot of every place. What cannot be read, or is not whole, is left out.
     pub(crate) fn read(reader: &CachedReader, sb: &Superblock, geometry: &Geometry) -> Self {
-        let decode = |at: Sector, bytes: &[u8]| Anchor::decode(bytes, &sb.uuid).map(|a| (at, a));
-        let mut found = Vec::new();
+        let mut anchors = Self(Vec::new());
         // Both slots of a place are read in one request, as they lie side by side.
         for place in 0..sb.anchor_places {
             let slots = [0, 1].map(|slot| geometry.anchor_slot(place, slot));
             let second = (slots[1].byte_offset() - slots[0].byte_offset()) as usize;
             let mut both = vec![0; second + anchor::BYTES];
             if reader.read_raw(slots[0], &mut both).is_ok() {
-                found.extend(decode(slots[0], &both[..anchor::BYTES]));
-                found.extend(decode(slots[1], &both[second..]));
+                anchors.add_decoded(sb, slots[0], &both[..anchor::BYTES]);
+                anchors.add_decoded(sb, slots[1], &both[second..]);
                 continue;
             }
             // One of the slots may still be readable by itself.
             for at in slots {
                 let mut one = vec![0; anchor::BYTES];
-                found.extend(
-                    reader
-                        .read_raw(at, &mut one)
-                        .ok()
-                        .and_then(|()| decode(at, &one)),
-                );
+                if reader.read_raw(at, &mut one).is_ok() {
+                    anchors.add_decoded(sb, at, &one);
+                }
             }
         }
-        Self(found)
+        anchors
+    }
+
+    /// Adds the anchor that these bytes of the slot at `at` are, if it is whole.
+    fn add_decoded(&mut self, sb: &Superblock, at: Sector, bytes: &[u8]) {
+        if let Some(anchor) = Anchor::decode(bytes, &sb.uuid) {
+            self.0.push((at, anchor));
+        }
     }
 
     /// Returns the anchor with the highest checkpoint number.
     pub(crate) fn newest(&self) -> Option<Anchor> {
-        self.0
-            .iter()
-            .map(|(_, anchor)| *anchor)
-            .max_by_key(|anchor| anchor.checkpoint)
+        let (_, newest) = self.0.iter().max_by_key(|(_, anchor)| anchor.checkpoint)?;
+        Some(*newest)
     }
 
     /// Returns one anchor for each checkpoint, the newest first.
     pub(crate) fn by_age(&self) -> Vec<Anchor> {
         // Several slots hold the same checkpoint; one of them is enough.
-        let by_checkpoint: BTreeMap<_, _> = self
-            .0
-            .iter()
-            .map(|(_, anchor)| (anchor.checkpoint, *anchor))
-            .collect();
+        let mut by_checkpoint = BTreeMap::new();
+        for (_, anchor) in &self.0 {
+            by_checkpoint.insert(anchor.checkpoint, *anchor);
+        }
         by_checkpoint.into_values().rev().collect()
     }
 
@@ -92,37 +92,43 @@ impl Anchors {
         reader: &CachedReader,
         sb: &Superblock,
     ) -> Option<RootCopy> {
-        self.0
-            .iter()
-            .filter(|(_, found)| found.checkpoint == anchor.checkpoint)
-            .filter_map(|(at, _)| match read_root_copy(*at, reader, &sb.uuid) {
-                FoundRootCopy::Whole(copy) => Some(*copy),
-                FoundRootCopy::Torn | FoundRootCopy::Missing => None,
-            })
-            .find(|copy| copy.checkpoint == anchor.checkpoint)
+        for (at, found) in &self.0 {
+            if found.checkpoint == anchor.checkpoint
+                && let FoundRootCopy::Whole(copy) = read_root_copy(*at, reader, &sb.uuid)
+                && copy.checkpoint == anchor.checkpoint
+            {
+                return Some(*copy);
+            }
+        }
+        None
     }
 
     /// Returns the highest sequence number that any of the anchors knows to be durable.
     pub(crate) fn watermark(&self) -> u64 {
-        self.0
-            .iter()
-            .map(|(_, anchor)| anchor.watermark)
-            .max()
-            .unwrap_or(0)
+        let mut highest = 0;
+        for (_, anchor) in &self.0 {
+            highest = highest.max(anchor.watermark);
+        }
+        highest
     }
 
     /// Returns the slot of each place that was written last.
     pub(crate) fn last_slots(&self, sb: &Superblock, geometry: &Geometry) -> Vec<u64> {
-        let checkpoint = |place, slot| {
-            let slot = geometry.anchor_slot(place, slot);
-            self.0
-                .iter()
-                .find(|(at, _)| *at == slot)
-                .map(|(_, anchor)| anchor.checkpoint)
-        };
-        (0..sb.anchor_places)
+        let mut last = Vec::new();
+        for place in 0..sb.anchor_places {
+            let [first, second] = [0, 1].map(|slot| {
+                let at = geometry.anchor_slot(place, slot);
+                self.checkpoint_at(at)
+            });
             // The next anchor goes to the other slot, so the older one is overwritten.
-            .map(|place| u64::from(checkpoint(place, 0) < checkpoint(place, 1)))
-            .collect()
+            last.push(u64::from(first < second));
+        }
+        last
+    }
+
+    /// Returns the checkpoint of the anchor in a slot, if that is whole.
+    fn checkpoint_at(&self, slot: Sector) -> Option<u64> {
+        let (_, anchor) = self.0.iter().find(|(at, _)| *at == slot)?;
+        Some(anchor.checkpoint)
     }
 }

@@ -12,9 +12,10 @@ use crate::commit::layout::{BatchLayout, NoRoom};
 use crate::commit::log::CommitLog;
 use crate::error::StoreError;
 use crate::format::delta::{CheckpointRoots, Delta, KEPT};
+use crate::format::geometry::Segment;
 use crate::format::page::PagePtr;
 use crate::format::usage::{self, SegmentUse};
-use crate::object::directory::DirectoryContent;
+use crate::object::directory::{DirectoryContent, DirectoryEntries};
 use crate::object::extents::FileExtents;
 use crate::object::state::{BlockContent, LoggedState, ObjectContent, ObjectRef};
 use crate::seeded::{Bug, bug};
@@ -23,6 +24,13 @@ use teal_types::{Lsn, ObjectNo, SECTOR, Sector};
 
 /// How often a seeded bug lets other threads go first.
 const READERS_COME: usize = 20_000;
+
+/// Lets readers that wait for a lock come now, however busy the machine is.
+fn let_readers_come() {
+    for _ in 0..READERS_COME {
+        std::thread::yield_now();
+    }
+}
 
 impl CommitLog {
     /// Reads now, outside of the gate, the pages that a checkpoint is going to change.
@@ -112,8 +120,7 @@ impl CommitLog {
         let orphans = self.fold_tree(layout, &mut self.objects.orphans.lock())?;
         let notes = self.fold_tree(layout, &mut self.objects.notes.lock())?;
         if bug(Bug::PageUnreadableWhileSealed) {
-            // Readers that wait for the lock come now, however busy the machine is.
-            (0..READERS_COME).for_each(|_| std::thread::yield_now());
+            let_readers_come();
         }
         let shared = self.fold_shared(layout)?;
         // Folding the usage table changes the usage of the segments it is written to. Those items
@@ -154,7 +161,7 @@ impl CommitLog {
                     ..
                 })
                 | ObjectContent::Dir(DirectoryContent {
-                    entries: crate::object::directory::DirectoryEntries::Tree(tree),
+                    entries: DirectoryEntries::Tree(tree),
                     ..
                 }) => {
                     self.fold_tree(layout, tree)?;
@@ -199,15 +206,10 @@ impl CommitLog {
             + (layout.segments.changed_segments().len() + 8) * (4 + usage::BYTES);
         layout.reserve_delta(size)?;
         let changed = layout.segments.take_changed();
-        roots.overrides = changed
-            .iter()
-            .map(|s| {
-                (
-                    *s,
-                    *layout.segments.get(crate::format::geometry::Segment(*s)),
-                )
-            })
-            .collect();
+        for segment in &changed {
+            let usage = *layout.segments.get(Segment(*segment));
+            roots.overrides.push((*segment, usage));
+        }
         roots.copies = layout.segments.copy_position();
         // The usage tree does not have them yet: they are due at the next checkpoint.
         layout.segments.put_changed(changed);
@@ -226,9 +228,7 @@ impl CommitLog {
     fn fold_usage(&self, layout: &mut BatchLayout<'_>) -> Result<Option<PagePtr>, SealError> {
         let mut tree = self.usage.lock();
         for segment in layout.segments.take_changed() {
-            let usage = *layout
-                .segments
-                .get(crate::format::geometry::Segment(segment));
+            let usage = *layout.segments.get(Segment(segment));
             // An item with nothing in it is not stored.
             if usage == SegmentUse::default() {
                 tree.remove(&self.objects.reader, u64::from(segment))?;

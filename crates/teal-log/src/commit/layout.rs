@@ -7,15 +7,21 @@
 //! 3. Payload has its address at once; inode records get theirs when their record closes, because
 //!    the body follows the payload.
 
+mod block_run;
+mod open_record;
+
+pub(crate) use self::block_run::BlockRun;
+
+use self::open_record::OpenRecord;
 use crate::commit::second_copies::SecondCopies;
-use crate::format::checksum::{crc, crc_joined};
+use crate::format::checksum::crc;
 use crate::format::delta::{self, Delta};
 use crate::format::extent::{BLOCK_SECTORS, EXTENT_BLOCKS, Extent};
 use crate::format::imap::RecordHome;
 use crate::format::owner::StoreOwner;
 use crate::format::page::PagePtr;
 use crate::format::record::{self, BatchSums, HEADER, RecordHeader};
-use crate::iovec::{ScatteredBytes, SharedBytes};
+use crate::iovec::ScatteredBytes;
 use crate::object::state::{DirtyBlock, ObjectRef};
 use crate::space::segments::SegmentTable;
 use crate::tree::PageMeta;
@@ -42,40 +48,20 @@ pub(crate) struct ChainPosition {
     pub(crate) owner: StoreOwner,
 }
 
-struct OpenRecord {
-    start: Sector,
-    /// Is true if this is the first record of its segment.
-    is_first: bool,
-    /// Sectors this record may take.
-    room: u64,
-    payload: ScatteredBytes,
-    payload_crc: u32,
-    body: Vec<u8>,
-    deltas: u32,
-    inodes: Vec<(ObjectRef, usize, RecordHome)>,
-}
-
-impl OpenRecord {
-    /// Adds whole sectors with a known checksum to the payload.
-    fn push(&mut self, bytes: SharedBytes, sum: u32) {
-        // The checksum of the payload is joined from those of its parts, so no byte is read twice.
-        self.payload_crc = crc_joined(self.payload_crc, sum, bytes.len() as u64 / SECTOR);
-        self.payload.push(bytes);
-    }
-}
-
 /// The space for a batch ran out although it had been promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-/// A finished batch: its records, second copies of pages, the chain behind it, the homes of its
-/// inode records.
-pub(crate) type LaidOutBatch = (
-    Vec<RecordInFlight>,
-    SecondCopies,
-    ChainPosition,
-    Vec<(ObjectRef, RecordHome)>,
-);
+/// A finished batch.
+pub(crate) struct LaidOutBatch {
+    pub(crate) records: Vec<RecordInFlight>,
+    /// Second copies of the pages among them.
+    pub(crate) copies: SecondCopies,
+    /// The chain behind the batch.
+    pub(crate) chain: ChainPosition,
+    /// The homes of its inode records.
+    pub(crate) homes: Vec<(ObjectRef, RecordHome)>,
+}
 
 pub(crate) struct BatchLayout<'a> {
     pub(crate) segments: &'a mut SegmentTable,
@@ -129,61 +115,49 @@ impl<'a> BatchLayout<'a> {
     fn record_with_room(&mut self, payload: u64, body: usize) -> Result<&mut OpenRecord, NoRoom> {
         // Each turn closes a record, skips a run or opens a record; more turns would not help.
         for _ in 0..5 {
-            let fits = self.open.as_ref().is_some_and(|o| {
-                let sectors = (o.payload.len() as u64 / SECTOR)
-                    + (o.body.len() + body) as u64 / SECTOR
-                    // The header, and the rest of the body's last sector.
-                    + 2
-                    + payload;
-                sectors <= o.room
-            });
+            let fits = self
+                .open
+                .as_ref()
+                .is_some_and(|o| o.has_room(payload, body));
             if fits {
                 break;
             }
-            if self
-                .open
-                .as_ref()
-                .is_some_and(|o| o.deltas == 0 && o.payload.is_empty())
-            {
-                // An empty record in a run too short. Recovery finds the next run only if a header
-                // names it: an empty record does.
-                if self.segments.skip_run() {
-                    self.drop_open();
-                } else {
-                    self.close_record(0)?;
-                }
-            } else if self.open.is_some() {
-                self.close_record(0)?;
-            }
-            let run = self.segments.log_head().a;
-            if run.sectors == 0 {
-                return Err(NoRoom);
-            }
-            // Entering a segment marks it as written, and starts its chain of records.
-            let align = self.segments.align();
-            let is_first = self.segments.enter_segment(run.addr, self.chain.seq);
-            self.open = Some(OpenRecord {
-                start: run.addr,
-                is_first,
-                room: u64::from(run.sectors).min(record::SECTORS_MAX) / align * align,
-                payload: ScatteredBytes::default(),
-                payload_crc: 0,
-                body: Vec::new(),
-                deltas: 0,
-                inodes: Vec::new(),
-            });
+            self.end_record()?;
+            self.begin_record()?;
         }
         self.open
             // A run that is too short for this piece is no room, even when it is empty.
             .as_mut()
-            .filter(|o| {
-                o.payload.len() as u64 / SECTOR
-                    + (o.body.len() + body) as u64 / SECTOR
-                    + 2
-                    + payload
-                    <= o.room
-            })
+            .filter(|o| o.has_room(payload, body))
             .ok_or(NoRoom)
+    }
+
+    /// Ends the open record, if any, so that the next one can begin.
+    fn end_record(&mut self) -> Result<(), NoRoom> {
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        // An empty record in a run too short. Recovery finds the next run only if a header names
+        // it: an empty record does.
+        if open.is_empty() && self.segments.skip_run() {
+            self.drop_open();
+            return Ok(());
+        }
+        self.close_record(0)
+    }
+
+    /// Begins a record where the head points.
+    fn begin_record(&mut self) -> Result<(), NoRoom> {
+        let run = self.segments.log_head().a;
+        if run.sectors == 0 {
+            return Err(NoRoom);
+        }
+        // Entering a segment marks it as written, and starts its chain of records.
+        let align = self.segments.align();
+        let is_first = self.segments.enter_segment(run.addr, self.chain.seq);
+        let room = u64::from(run.sectors).min(record::SECTORS_MAX) / align * align;
+        self.open = Some(OpenRecord::new(run.addr, is_first, room));
+        Ok(())
     }
 
     fn drop_open(&mut self) {
@@ -191,6 +165,12 @@ impl<'a> BatchLayout<'a> {
         if let Some(open) = self.open.take().filter(|open| open.is_first) {
             self.segments.start_anew(open.start);
         }
+    }
+
+    /// Returns the distance of an operation from the batch's first one, which fits 32 bits: deltas
+    /// hold it.
+    fn lsn_offset(&self, lsn: Lsn) -> u32 {
+        lsn.get().saturating_sub(self.lsn.get()) as u32
     }
 
     /// Makes sure that a delta of this size will go into the open record.
@@ -206,11 +186,9 @@ impl<'a> BatchLayout<'a> {
         delta: &Delta<'_>,
         size: usize,
     ) -> Result<(), NoRoom> {
-        // Deltas hold the distance from the record's first operation, which fits 32 bits.
-        let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
+        let offset = self.lsn_offset(lsn);
         let open = self.record_with_room(0, delta::PREFIX + size)?;
-        delta.encode(object, offset, &mut open.body);
-        open.deltas += 1;
+        open.push_delta(object, offset, delta);
         if let Delta::Head(bytes) | Delta::Attributes(bytes) = delta {
             self.inode_bytes += bytes.len() as u64;
         }
@@ -224,10 +202,9 @@ impl<'a> BatchLayout<'a> {
         lsn: Lsn,
         bytes: &[u8],
     ) -> Result<(), NoRoom> {
-        let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
+        let offset = self.lsn_offset(lsn);
         let open = self.record_with_room(0, delta::PREFIX + bytes.len())?;
-        let at = Delta::Inode(bytes).encode(object.no, offset, &mut open.body);
-        open.deltas += 1;
+        let at = open.push_delta(object.no, offset, &Delta::Inode(bytes));
         let home = RecordHome {
             // The place is known when the record closes.
             byte: 0,
@@ -240,67 +217,90 @@ impl<'a> BatchLayout<'a> {
         Ok(())
     }
 
-    /// Stores a run of blocks, changed now by `lsn` and written first by `born`; calls `install`
-    /// with each extent made of them.
+    /// Stores a run of blocks, changed now by `lsn`; of the last one `tail_sectors` are stored.
+    /// Returns the extents made of them, each with its first block.
     pub(crate) fn add_blocks(
         &mut self,
         object: ObjectNo,
-        (lsn, born): (Lsn, Lsn),
-        first: u64,
+        lsn: Lsn,
+        run: &BlockRun,
+        tail_sectors: u64,
+    ) -> Result<Vec<(u64, Extent)>, NoRoom> {
+        let mut extents = Vec::new();
+        let mut block = run.first;
+        let mut rest = &run.blocks[..];
+        // As many blocks as fit the record at a time; the extent is split there.
+        while !rest.is_empty() {
+            let count = self.blocks_that_fit(rest.len())?;
+            let (now, later) = rest.split_at(count);
+            // Only the last extent may end in the middle of a block.
+            let is_last = later.is_empty();
+            let tail = if is_last { tail_sectors } else { BLOCK_SECTORS };
+            let extent = self.store_extent(now, tail, run.born)?;
+            self.log_extent(object, lsn, block, &extent)?;
+            extents.push((block, extent));
+            block += count as u64;
+            rest = later;
+        }
+        Ok(extents)
+    }
+
+    /// Returns how many of so many blocks fit the open record as one extent: at least one does.
+    fn blocks_that_fit(&mut self, wanted: usize) -> Result<usize, NoRoom> {
+        let open = self.record_with_room(BLOCK_SECTORS, delta::PREFIX + 64)?;
+        // The delta of the extent takes a sector more at most, and the rest of another one.
+        let taken = open.sectors_with(2, 0);
+        debug_assert!(open.room >= taken, "a block and its delta have room");
+        let fitting = ((open.room - taken) / BLOCK_SECTORS).max(1);
+        Ok((wanted as u64).min(EXTENT_BLOCKS).min(fitting) as usize)
+    }
+
+    /// Stores blocks as one extent, of the last one only `tail_sectors`.
+    fn store_extent(
+        &mut self,
         blocks: &[DirtyBlock],
         tail_sectors: u64,
-        install: &mut dyn FnMut(u64, Extent),
-    ) -> Result<(), NoRoom> {
-        let mut from = 0;
-        // As many blocks as fit the record at a time; the extent is split there.
-        while from < blocks.len() {
-            let left = (blocks.len() - from) as u64;
-            let room = {
-                let open = self.record_with_room(BLOCK_SECTORS, delta::PREFIX + 64)?;
-                debug_assert!(
-                    open.room
-                        >= 4 + open.payload.len() as u64 / SECTOR + open.body.len() as u64 / SECTOR
-                );
-                open.room - 4 - open.payload.len() as u64 / SECTOR - open.body.len() as u64 / SECTOR
-            };
-            let count = left.min(EXTENT_BLOCKS).min((room / BLOCK_SECTORS).max(1));
-            // Only the last extent may end in the middle of a block.
-            let last = count == left;
-            let stored =
-                (count - 1) * BLOCK_SECTORS + if last { tail_sectors } else { BLOCK_SECTORS };
-            let open = self.record_with_room(stored, delta::PREFIX + 28 + 4 * count as usize)?;
-            let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
-            let mut crcs = Vec::with_capacity(count as usize);
-            // Each block has its own checksum, so that a read of one block can be checked.
-            for (i, block) in blocks[from..from + count as usize].iter().enumerate() {
-                let short = last && i as u64 + 1 == count;
-                let sectors = if short { tail_sectors } else { BLOCK_SECTORS };
-                let (bytes, sum) = block.stored_bytes((sectors * SECTOR) as usize);
-                crcs.push(sum);
-                open.push(bytes, sum);
-            }
-            let extent = Extent {
-                addr,
-                stored: stored as u16,
-                born,
-                crcs: crcs.into(),
-            };
-            // The file's map changes at once; the record's place is certain by now.
-            let block = first + from as u64;
-            let offset = (lsn.get().saturating_sub(self.lsn.get())) as u32;
-            let open = self.open.as_mut().ok_or(NoRoom)?;
-            Delta::Extent {
-                block,
-                extent: extent.clone().into(),
-            }
-            .encode(object, offset, &mut open.body);
-            open.deltas += 1;
-            self.segments
-                .add_live(extent.addr.byte_offset(), extent.bytes(), born);
-            self.data_bytes += extent.bytes();
-            install(block, extent);
-            from += count as usize;
+        born: Lsn,
+    ) -> Result<Extent, NoRoom> {
+        let stored = (blocks.len() as u64 - 1) * BLOCK_SECTORS + tail_sectors;
+        let open = self.record_with_room(stored, delta::PREFIX + 28 + 4 * blocks.len())?;
+        let addr = open.payload_end();
+        let mut crcs = Vec::with_capacity(blocks.len());
+        // Each block has its own checksum, so that a read of one block can be checked.
+        for (i, block) in blocks.iter().enumerate() {
+            let is_last = i + 1 == blocks.len();
+            let sectors = if is_last { tail_sectors } else { BLOCK_SECTORS };
+            let (bytes, sum) = block.stored_bytes((sectors * SECTOR) as usize);
+            crcs.push(sum);
+            open.push(bytes, sum);
         }
+        Ok(Extent {
+            addr,
+            stored: stored as u16,
+            born,
+            crcs: crcs.into(),
+        })
+    }
+
+    /// Adds the delta of an extent to the record that holds its content.
+    fn log_extent(
+        &mut self,
+        object: ObjectNo,
+        lsn: Lsn,
+        block: u64,
+        extent: &Extent,
+    ) -> Result<(), NoRoom> {
+        let offset = self.lsn_offset(lsn);
+        let open = self.open.as_mut().ok_or(NoRoom)?;
+        let delta = Delta::Extent {
+            block,
+            extent: extent.clone().into(),
+        };
+        open.push_delta(object, offset, &delta);
+        // The content counts as live at once: the record's place is certain by now.
+        self.segments
+            .add_live(extent.addr.byte_offset(), extent.bytes(), extent.born);
+        self.data_bytes += extent.bytes();
         Ok(())
     }
 
@@ -314,7 +314,7 @@ impl<'a> BatchLayout<'a> {
     ) -> Result<Sector, NoRoom> {
         // Moved content keeps its checksums and its age.
         let open = self.record_with_room(bytes.len() as u64 / SECTOR, delta::PREFIX + size)?;
-        let addr = open.start.plus(1 + open.payload.len() as u64 / SECTOR);
+        let addr = open.payload_end();
         open.push(bytes.into(), crc(bytes));
         self.segments
             .add_live(addr.byte_offset(), bytes.len() as u64, born);
@@ -324,13 +324,9 @@ impl<'a> BatchLayout<'a> {
 
     /// Stores a page of a tree.
     pub(crate) fn add_page(&mut self, meta: PageMeta, bytes: &[u8]) -> Result<PagePtr, NoRoom> {
-        let offset = 0;
         // The pointer holds the place and the checksum, so that the page proves itself.
         let open = self.record_with_room(bytes.len() as u64 / SECTOR, delta::PREFIX + 22)?;
-        let mut ptr = PagePtr::seal(
-            open.start.plus(1 + open.payload.len() as u64 / SECTOR),
-            bytes,
-        );
+        let mut ptr = PagePtr::seal(open.payload_end(), bytes);
         open.push(bytes.into(), ptr.crc());
         let page = Delta::Page {
             kind: meta.kind,
@@ -338,8 +334,7 @@ impl<'a> BatchLayout<'a> {
             first_key: meta.first_key,
             ptr,
         };
-        page.encode(meta.owner, offset, &mut open.body);
-        open.deltas += 1;
+        open.push_delta(meta.owner, 0, &page);
         self.segments
             .add_live(ptr.addr().byte_offset(), ptr.sectors() * SECTOR, self.now);
         self.page_bytes += bytes.len() as u64;
@@ -360,16 +355,40 @@ impl<'a> BatchLayout<'a> {
             head_before.a.addr, open.start,
             "records are written at the head"
         );
-        let body_len = open.body.len() as u32;
-        let mut header = RecordHeader {
+        // The head moves behind the record, and the header names the next run and its successor.
+        let mut header = self.header_of(&open, flags);
+        let end = open.start.plus(header.sectors());
+        let head = self.segments.advance_head(end);
+        header.next_a = head.a;
+        header.next_b = head.b;
+        let mut parts = ScatteredBytes::from(self.chain_header(&header));
+        parts.append(open.payload);
+        let body_at = open.start.byte_offset() + parts.len() as u64;
+        let mut body = open.body;
+        // Padded to the alignment, so that no later write touches these sectors.
+        let align = (self.segments.align() * SECTOR) as usize;
+        let whole = (parts.len() + body.len()).next_multiple_of(align);
+        body.resize(whole - parts.len(), 0);
+        parts.push(body.into());
+        self.home_inodes(open.inodes, body_at);
+        self.done.push(RecordInFlight {
+            start: open.start,
+            parts: Arc::new(parts),
+        });
+        Ok(())
+    }
+
+    /// Returns the header of a record, which names no next run yet.
+    fn header_of(&self, open: &OpenRecord, flags: u16) -> RecordHeader {
+        RecordHeader {
             flags,
             epoch: self.chain.epoch,
             seq: self.chain.seq,
             batch: self.chain.batch,
             watermark: self.chain.watermark,
             previous: self.chain.digest,
-            payload: (open.payload.len() as u64 / SECTOR) as u32,
-            body: body_len,
+            payload: open.payload_sectors() as u32,
+            body: open.body.len() as u32,
             deltas: open.deltas,
             lsn: self.lsn,
             stamp: self.stamp,
@@ -379,58 +398,42 @@ impl<'a> BatchLayout<'a> {
             sums: self.chain.sums,
             owner: self.chain.owner,
             ..RecordHeader::default()
-        };
-        // The head moves behind the record, and the header names the next run and its successor.
-        let end = open.start.plus(header.sectors());
-        let head = self.segments.advance_head(end);
-        header.next_a = head.a;
-        header.next_b = head.b;
-        let head = header.encode(&self.chain.uuid);
-        debug_assert_eq!(head.len(), HEADER, "the payload follows the header");
+        }
+    }
+
+    /// Encodes a header, and lets the chain continue behind it.
+    fn chain_header(&mut self, header: &RecordHeader) -> Vec<u8> {
+        let bytes = header.encode(&self.chain.uuid);
+        debug_assert_eq!(bytes.len(), HEADER, "the payload follows the header");
         // The next record repeats this digest, which chains the records.
-        self.chain.digest = record::header_digest(&head, &self.chain.uuid);
+        self.chain.digest = record::header_digest(&bytes, &self.chain.uuid);
         self.chain.seq += 1;
-        let mut parts = ScatteredBytes::from(head);
-        parts.append(open.payload);
-        let body_at = open.start.byte_offset() + parts.len() as u64;
-        let mut body = open.body;
-        // Padded to the alignment, so that no later write touches these sectors.
-        let whole =
-            (parts.len() + body.len()).next_multiple_of((self.segments.align() * SECTOR) as usize);
-        body.resize(whole - parts.len(), 0);
-        parts.push(body.into());
-        // Now the places of the inode records are known.
-        for (object, at, mut home) in open.inodes {
+        bytes
+    }
+
+    /// Gives inode records their homes, now that the place of the record's body is known.
+    fn home_inodes(&mut self, inodes: Vec<(ObjectRef, usize, RecordHome)>, body_at: u64) {
+        for (object, at, mut home) in inodes {
             home.byte = body_at + at as u64;
             self.segments
                 .add_live(home.byte, u64::from(home.len), home.lsn);
             self.homes.push((object, home));
         }
-        self.done.push(RecordInFlight {
-            start: open.start,
-            parts: Arc::new(parts),
-        });
-        Ok(())
     }
 
     /// Returns the bytes that the segment table will count as live when the last record is closed
     /// and the objects have their new homes.
     fn live_after(&self) -> u64 {
-        let open = self
-            .open
-            .iter()
-            .flat_map(|open| open.inodes.iter().map(|(object, _, home)| (object, home)));
         // New records will be live, and those they replace will be dead.
-        let comes: u64 = open.clone().map(|(_, home)| u64::from(home.len)).sum();
-        let homed = self
-            .homes
-            .iter()
-            .map(|(object, _)| object)
-            .chain(open.map(|(object, _)| object));
-        let goes: u64 = homed
-            .filter_map(|object| object.state.read().home)
-            .map(|old| u64::from(old.len))
-            .sum();
+        let mut comes = 0;
+        let mut goes = 0;
+        for (object, _) in &self.homes {
+            goes += home_bytes(object);
+        }
+        for (object, _, home) in self.open.iter().flat_map(|open| &open.inodes) {
+            comes += u64::from(home.len);
+            goes += home_bytes(object);
+        }
         (self.segments.live_bytes() + comes).saturating_sub(goes)
     }
 
@@ -447,6 +450,17 @@ impl<'a> BatchLayout<'a> {
         // The commit flag is on the last record only: without it the batch does not count.
         self.close_record(flags | record::COMMIT)?;
         self.chain.batch += 1;
-        Ok((self.done, self.copies, self.chain, self.homes))
+        Ok(LaidOutBatch {
+            records: self.done,
+            copies: self.copies,
+            chain: self.chain,
+            homes: self.homes,
+        })
     }
+}
+
+/// Returns the bytes of the record that an object has on the disk.
+fn home_bytes(object: &ObjectRef) -> u64 {
+    let home = object.state.read().home;
+    home.map_or(0, |home| u64::from(home.len))
 }

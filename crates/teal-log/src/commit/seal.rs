@@ -10,12 +10,12 @@
 //!    last.
 
 use crate::commit::committer::{BatchKind, SealError};
-use crate::commit::layout::{BatchLayout, LaidOutBatch};
+use crate::commit::layout::{BatchLayout, BlockRun, LaidOutBatch};
 use crate::commit::log::CommitLog;
 use crate::counters::add_to_counter;
 use crate::format::delta::Delta;
 use crate::format::imap::RecordHome;
-use crate::format::inode;
+use crate::format::inode::{self, DirectoryEntry};
 use crate::format::note_key::split_key;
 use crate::format::record;
 use crate::object::accounting::count_dead;
@@ -27,12 +27,31 @@ use crate::object::state::{
 };
 use crate::seeded::{Bug, bug};
 use crate::tree::shared_extents::SharedChange;
-use teal_types::{BLOCK, Lsn, ObjectNo, SECTOR};
+use std::collections::BTreeMap;
+use teal_types::{Lsn, ObjectNo, SECTOR};
 
 /// A batch of so many objects lays them out as listings of their directories will meet them: a
 /// directory with more records than fit the cache is then read as a few streams, one of each batch,
 /// and not at random.
 const MANY: usize = 256;
+
+/// How far an object is sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SealProgress {
+    Done,
+    /// The blocks that the cleaner has read, and what depends on them, are left; `whole`: its whole
+    /// record belongs into the batch.
+    BlocksLeft {
+        whole: bool,
+    },
+}
+
+fn has_moving_blocks(state: &ObjectState) -> bool {
+    match &state.content {
+        ObjectContent::Blocks(blocks) => !blocks.moving.is_empty(),
+        _ => false,
+    }
+}
 
 impl CommitLog {
     pub(crate) fn fill_batch(
@@ -42,28 +61,9 @@ impl CommitLog {
         kind: BatchKind,
         checkpoint: u64,
     ) -> Result<LaidOutBatch, SealError> {
-        let mut objects = std::mem::take(&mut open.objects);
-        if objects.len() < MANY {
-            // In the order of their numbers, so that neighbours lie together.
-            objects.sort_unstable_by_key(|o| o.no);
-        } else {
-            objects.sort_by_cached_key(|o| self.listed_at(o));
-        }
-        // Cold blocks go behind the new ones, so that segments fill up with either kind.
-        let mut moved = Vec::new();
-        // First all new content, object by object.
-        for object in &objects {
-            if let Some(whole) = self.seal_object(&mut layout, object)? {
-                moved.push((object, whole));
-            }
-        }
-        // Then the content that the cleaner moves: it is colder.
-        for (object, whole) in moved {
-            self.seal_moved(&mut layout, object, whole)?;
-        }
-        for (no, (orphan, lsn)) in open.orphans.iter().filter(|_| !bug(Bug::OrphanNotRecorded)) {
-            layout.add_delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
-        }
+        let objects = std::mem::take(&mut open.objects);
+        self.seal_objects(&mut layout, objects)?;
+        Self::seal_orphans(&mut layout, &open)?;
         Self::seal_notes(&mut layout, &open)?;
         let is_empty = matches!(kind, BatchKind::Empty(_));
         if !is_empty {
@@ -77,6 +77,16 @@ impl CommitLog {
                 record::CHECKPOINT
             }
         };
+        self.finish_batch(layout, flags, is_empty)
+    }
+
+    /// Finishes a batch, and counts its bytes.
+    fn finish_batch(
+        &self,
+        layout: BatchLayout<'_>,
+        flags: u16,
+        is_empty: bool,
+    ) -> Result<LaidOutBatch, SealError> {
         let counters = &self.objects.reader.counters;
         let data = layout.data_bytes;
         let pages = layout.page_bytes;
@@ -84,18 +94,41 @@ impl CommitLog {
         add_to_counter(&counters.bytes_data, data);
         add_to_counter(&counters.bytes_pages, pages);
         add_to_counter(&counters.bytes_inodes, inodes);
-        let laid = layout.finish(
-            flags,
-            // The sums count all objects of the batch.
-            (!is_empty).then_some(|live| self.objects.batch_sums(live)),
-        )?;
-        let bytes: usize = laid.0.iter().map(|r| r.parts.len()).sum();
+        // The sums count all objects of the batch.
+        let sums = (!is_empty).then_some(|live| self.objects.batch_sums(live));
+        let laid = layout.finish(flags, sums)?;
+        let bytes: usize = laid.records.iter().map(|r| r.parts.len()).sum();
         add_to_counter(
             &counters.bytes_records,
             bytes as u64 - data - pages - inodes,
         );
-        add_to_counter(&counters.bytes_copies, laid.1.bytes());
+        add_to_counter(&counters.bytes_copies, laid.copies.bytes());
         Ok(laid)
+    }
+
+    /// Seals objects: first all new content, object by object, then the content that the cleaner
+    /// moves. That is colder, and behind the new content segments fill up with either kind.
+    fn seal_objects(
+        &self,
+        layout: &mut BatchLayout<'_>,
+        mut objects: Vec<ObjectRef>,
+    ) -> Result<(), SealError> {
+        if objects.len() < MANY {
+            // In the order of their numbers, so that neighbours lie together.
+            objects.sort_unstable_by_key(|o| o.no);
+        } else {
+            objects.sort_by_cached_key(|o| self.listed_at(o));
+        }
+        let mut moved = Vec::new();
+        for object in &objects {
+            if let SealProgress::BlocksLeft { whole } = self.seal_object(layout, object)? {
+                moved.push((object, whole));
+            }
+        }
+        for (object, whole) in moved {
+            self.seal_moved(layout, object, whole)?;
+        }
+        Ok(())
     }
 
     /// Returns where a listing of its directory comes to an object.
@@ -124,12 +157,12 @@ impl CommitLog {
     }
 
     /// Seals what is new of an object. If the cleaner has read blocks of it, they and what depends
-    /// on them are left, and the answer is whether its whole record belongs into the batch.
+    /// on them are left.
     fn seal_object(
         &self,
         layout: &mut BatchLayout<'_>,
         object: &ObjectRef,
-    ) -> Result<Option<bool>, SealError> {
+    ) -> Result<SealProgress, SealError> {
         let mut guard = object.state.write();
         let state = &mut *guard;
         let pages = state.mem_pages();
@@ -137,17 +170,8 @@ impl CommitLog {
         state.in_batch = false;
         let lsn = state.core.lsn;
         if state.gone {
-            // An object that was made and removed within the batch leaves no trace in the log.
-            if state.logged != LoggedState::Nothing {
-                layout.add_delta(object.no, lsn, &Delta::Free, 0)?;
-            }
-            if let Some(home) = state.home.take() {
-                layout.segments.add_dead(home.byte, u64::from(home.len));
-            }
-            self.objects.inode_map.write().set(object.no, None);
-            self.objects.unfolded.remove(object.no);
-            self.objects.cache.remove(object.no);
-            return Ok(None);
+            self.seal_removal(layout, object.no, state)?;
+            return Ok(SealProgress::Done);
         }
         let whole = state.fits_whole();
         let is_new = state.logged == LoggedState::Nothing;
@@ -166,14 +190,34 @@ impl CommitLog {
         }
         // Content goes before the record, which holds the extents.
         self.seal_blocks(layout, object.no, state, whole)?;
-        let moves =
-            matches!(&state.content, ObjectContent::Blocks(blocks) if !blocks.moving.is_empty());
-        if !moves {
+        let mut progress = SealProgress::BlocksLeft { whole };
+        if !has_moving_blocks(state) {
             // With moved content, the rest follows in the second half.
             self.seal_rest(layout, object, state, whole)?;
+            progress = SealProgress::Done;
         }
         self.objects.ledger.pages_changed(pages, state.mem_pages());
-        Ok(moves.then_some(whole))
+        Ok(progress)
+    }
+
+    /// Seals that an object is gone.
+    fn seal_removal(
+        &self,
+        layout: &mut BatchLayout<'_>,
+        no: ObjectNo,
+        state: &mut ObjectState,
+    ) -> Result<(), SealError> {
+        // An object that was made and removed within the batch leaves no trace in the log.
+        if state.logged != LoggedState::Nothing {
+            layout.add_delta(no, state.core.lsn, &Delta::Free, 0)?;
+        }
+        if let Some(home) = state.home.take() {
+            layout.segments.add_dead(home.byte, u64::from(home.len));
+        }
+        self.objects.inode_map.write().set(no, None);
+        self.objects.unfolded.remove(no);
+        self.objects.cache.remove(no);
+        Ok(())
     }
 
     /// Seals all of an object but its blocks.
@@ -184,52 +228,55 @@ impl CommitLog {
         state: &mut ObjectState,
         whole: bool,
     ) -> Result<(), SealError> {
-        let lsn = state.core.lsn;
-        let changed = match &mut state.content {
-            ObjectContent::Dir(DirectoryContent { changed, .. }) => std::mem::take(changed),
-            _ => Default::default(),
-        };
         // A whole record is the object's new home; anything else leaves it where it is.
         if whole {
-            layout.add_inode(object, lsn, &state.encode_whole())?;
+            // The record holds the entries that changed.
+            take_changed_entries(state);
+            layout.add_inode(object, state.core.lsn, &state.encode_whole())?;
             state.logged = LoggedState::WholeRecord;
             self.objects.unfolded.remove(object.no);
         } else {
-            // The deltas of directories carry single entries, not the whole directory.
-            if state.record_change >= RecordChange::Head {
-                let head = state.encode_head();
-                layout.add_delta(object.no, lsn, &Delta::Head(&head), head.len())?;
-            } else {
-                layout.add_delta(
-                    object.no,
-                    lsn,
-                    &Delta::Attributes(&state.core_bytes()),
-                    inode::CORE,
-                )?;
-            }
-            debug_assert!(!whole, "a whole record holds its entries");
-            for (cookie, entry) in changed {
-                match entry {
-                    Some(e) => {
-                        let size = 17 + e.name.as_bytes().len();
-                        let set = Delta::EntrySet {
-                            cookie,
-                            child: e.child,
-                            kind: e.kind,
-                            name: e.name,
-                        };
-                        layout.add_delta(object.no, lsn, &set, size)?;
-                    }
-                    None if bug(Bug::RemovalNotRecorded) => {}
-                    None => layout.add_delta(object.no, lsn, &Delta::EntryGone { cookie }, 8)?,
-                }
-            }
+            Self::seal_deltas(layout, object.no, state)?;
             // The next checkpoint folds the object.
             state.logged = LoggedState::Deltas;
             self.objects.unfolded.insert(object, state);
         }
         state.record_change = RecordChange::Attributes;
         state.cut = false;
+        Ok(())
+    }
+
+    /// Seals what changed of an object's record, and of its entries if it is a directory.
+    fn seal_deltas(
+        layout: &mut BatchLayout<'_>,
+        no: ObjectNo,
+        state: &mut ObjectState,
+    ) -> Result<(), SealError> {
+        let lsn = state.core.lsn;
+        if state.record_change >= RecordChange::Head {
+            let head = state.encode_head();
+            layout.add_delta(no, lsn, &Delta::Head(&head), head.len())?;
+        } else {
+            let core = state.core_bytes();
+            layout.add_delta(no, lsn, &Delta::Attributes(&core), inode::CORE)?;
+        }
+        // The deltas of directories carry single entries, not the whole directory.
+        for (cookie, entry) in take_changed_entries(state) {
+            match entry {
+                Some(e) => {
+                    let size = 17 + e.name.as_bytes().len();
+                    let set = Delta::EntrySet {
+                        cookie,
+                        child: e.child,
+                        kind: e.kind,
+                        name: e.name,
+                    };
+                    layout.add_delta(no, lsn, &set, size)?;
+                }
+                None if bug(Bug::RemovalNotRecorded) => {}
+                None => layout.add_delta(no, lsn, &Delta::EntryGone { cookie }, 8)?,
+            }
+        }
         Ok(())
     }
 
@@ -279,30 +326,40 @@ impl CommitLog {
         let mut guard = object.state.write();
         let state = &mut *guard;
         let pages = state.mem_pages();
-        if let ObjectContent::Blocks(BlockContent {
-            extents, moving, ..
-        }) = &mut state.content
-        {
-            let mut still = Vec::with_capacity(moving.len());
-            for (block, it) in std::mem::take(moving) {
-                // Ranges that were overwritten or cut off meanwhile stay so.
-                let found = extents
-                    .at_or_after(&self.objects.reader, object.no, block)?
-                    .filter(|(start, _)| *start <= block);
-                if found.is_some_and(|(start, extent)| {
-                    extent
-                        .slice(block - start, 1)
-                        .as_own()
-                        .is_some_and(|own| own.addr == it.from)
-                }) {
-                    still.push((block, it.born, it.bytes));
-                }
-            }
-            self.seal_runs(layout, object.no, state, whole, still.into_iter())?;
-        }
+        let blocks = self.take_still_there(object.no, &mut state.content)?;
+        self.seal_runs(layout, object.no, state, whole, blocks.into_iter())?;
         self.seal_rest(layout, object, state, whole)?;
         self.objects.ledger.pages_changed(pages, state.mem_pages());
         Ok(())
+    }
+
+    /// Takes the blocks that the cleaner has read, but for those that were overwritten or cut off
+    /// meanwhile, each with the operation that wrote it first.
+    fn take_still_there(
+        &self,
+        no: ObjectNo,
+        content: &mut ObjectContent,
+    ) -> Result<Vec<(u64, Lsn, DirtyBlock)>, SealError> {
+        let ObjectContent::Blocks(blocks) = content else {
+            return Ok(Vec::new());
+        };
+        let moving = std::mem::take(&mut blocks.moving);
+        let mut still = Vec::with_capacity(moving.len());
+        for (block, it) in moving {
+            let reader = &self.objects.reader;
+            let Some((start, extent)) = blocks.extents.at_or_after(reader, no, block)? else {
+                continue;
+            };
+            // The extent lies behind the block, which became a hole.
+            if start > block {
+                continue;
+            }
+            let now = extent.slice(block - start, 1);
+            if now.as_own().is_some_and(|own| own.addr == it.from) {
+                still.push((block, it.born, it.bytes));
+            }
+        }
+        Ok(still)
     }
 
     /// Stores blocks, ascending, each with the operation that wrote it first, and lets the extents
@@ -315,55 +372,32 @@ impl CommitLog {
         whole: bool,
         blocks: impl Iterator<Item = (u64, Lsn, DirtyBlock)>,
     ) -> Result<(), SealError> {
-        let lsn = state.core.lsn;
-        let size = state.core.size;
         let ObjectContent::Blocks(BlockContent { extents, .. }) = &mut state.content else {
             return Ok(());
         };
+        let reader = &self.objects.reader;
+        let core = &mut state.core;
         let mut freed = Vec::new();
         let mut stored = 0;
-        let mut failed = None;
         let mut blocks = blocks.peekable();
-        // Adjoining blocks of the same age become one run.
-        while let Some((first, born, bytes)) = blocks.next() {
-            let mut run: Vec<DirtyBlock> = vec![bytes];
-            while let Some((.., bytes)) =
-                blocks.next_if(|(b, at, _)| *b == first + run.len() as u64 && *at == born)
-            {
-                run.push(bytes);
-            }
-            let last = first + run.len() as u64 - 1;
-            // The last block may end before its last sector.
-            let tail = (size.saturating_sub(last * BLOCK))
-                .clamp(1, BLOCK)
-                .div_ceil(SECTOR);
-            layout.add_blocks(no, (lsn, born), first, &run, tail, &mut |block, extent| {
+        while let Some(run) = BlockRun::take_next(&mut blocks) {
+            let tail = run.tail_sectors(core.size);
+            for (block, extent) in layout.add_blocks(no, core.lsn, &run, tail)? {
                 // Sectors are counted as files show them (`st_blocks`).
                 stored += u64::from(extent.stored);
-                if let Err(e) = extents.replace_range(
-                    &self.objects.reader,
-                    no,
-                    block,
-                    extent.into(),
-                    &mut freed,
-                ) {
-                    failed = Some(e);
-                }
-            })?;
-        }
-        if let Some(e) = failed {
-            return Err(e.into());
+                extents.replace_range(reader, no, block, extent.into(), &mut freed)?;
+            }
         }
         // A whole record holds few extents, or the root of a tree.
         if !whole {
-            extents.move_to_tree(&self.objects.reader, no)?;
+            extents.move_to_tree(reader, no)?;
         }
         let gone: u64 = freed.iter().map(|f| f.bytes() / SECTOR).sum();
         debug_assert!(
-            state.core.sectors + stored >= gone,
+            core.sectors + stored >= gone,
             "more sectors are freed than there were"
         );
-        state.core.sectors = (state.core.sectors + stored).saturating_sub(gone);
+        core.sectors = (core.sectors + stored).saturating_sub(gone);
         if let FileExtents::Tree(tree) = extents {
             freed.extend(tree.take_freed_space());
         }
@@ -406,9 +440,23 @@ impl CommitLog {
         Ok(())
     }
 
+    /// Logs the objects that joined the orphan set or left it.
+    fn seal_orphans(layout: &mut BatchLayout<'_>, open: &BatchChanges) -> Result<(), SealError> {
+        for (no, (orphan, lsn)) in &open.orphans {
+            if bug(Bug::OrphanNotRecorded) {
+                continue;
+            }
+            layout.add_delta(*no, *lsn, &Delta::Orphan(*orphan), 1)?;
+        }
+        Ok(())
+    }
+
     /// Lays the changed pieces of notes out as deltas.
     fn seal_notes(layout: &mut BatchLayout<'_>, open: &BatchChanges) -> Result<(), SealError> {
-        for (key, (piece, lsn)) in open.notes.iter().filter(|_| !bug(Bug::NoteNotRecorded)) {
+        for (key, (piece, lsn)) in &open.notes {
+            if bug(Bug::NoteNotRecorded) {
+                continue;
+            }
             let (object, number) = split_key(*key);
             let len = piece.as_ref().map_or(0, |value| value.len());
             let delta = match piece {
@@ -421,5 +469,13 @@ impl CommitLog {
             layout.add_delta(object, *lsn, &delta, 2 + len)?;
         }
         Ok(())
+    }
+}
+
+/// Takes the entries of a directory that changed, by cookie; `None` for one that is gone.
+fn take_changed_entries(state: &mut ObjectState) -> BTreeMap<u64, Option<DirectoryEntry>> {
+    match &mut state.content {
+        ObjectContent::Dir(DirectoryContent { changed, .. }) => std::mem::take(changed),
+        _ => Default::default(),
     }
 }

@@ -12,7 +12,9 @@
 use crate::commit::log::CommitLog;
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
+use crate::format::codec::pad_to_multiple;
 use crate::format::delta::CheckpointRoots;
+use crate::format::geometry::Segment;
 use crate::format::page::{ExpectedPage, PAGE_MAX, PagePtr};
 use crate::format::record::HEADER;
 use crate::format::root_copy::RootCopy;
@@ -83,7 +85,11 @@ impl SecondCopies {
 
     /// Returns the bytes of the copies.
     pub(crate) fn bytes(&self) -> u64 {
-        self.runs.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+        let mut sum = 0;
+        for (_, bytes) in &self.runs {
+            sum += bytes.len() as u64;
+        }
+        sum
     }
 
     /// Adds the second copy of a page that has its first place. Returns the pointer to both.
@@ -133,7 +139,7 @@ impl SecondCopies {
             let mut bytes = bytes.clone();
             // What is behind the last copy of a physical sector is nobody's.
             let whole = (self.align.max(1) * SECTOR) as usize;
-            crate::format::codec::pad_to_multiple(&mut bytes, whole);
+            pad_to_multiple(&mut bytes, whole);
             reader.write(*at, bytes.into())?;
         }
         add_to_counter(
@@ -256,12 +262,7 @@ impl CommitLog {
         if self.objects.reader.to_renew.is_empty() && is_emptying.is_none() {
             return Ok(());
         }
-        // Without a place for copies, writing the pages again would be for nothing.
-        let segment = self.objects.geometry.segment_bytes();
-        let ready = self.objects.segments.lock().ready_bytes();
-        let needed = self.objects.batch_takes() + 2 * segment;
-        // A batch that grew beyond its room could not be written at all.
-        let mut left = ready.saturating_sub(needed) / RENEWED_PATH;
+        let mut left = self.renewable_pages();
         if left == 0 {
             return Ok(());
         }
@@ -271,16 +272,13 @@ impl CommitLog {
         let is_there = |at| is_emptying.is_some() && geometry.segment_of(at) == is_emptying;
         let wanted = |ptr: PagePtr| ptr.second_copy().is_some_and(is_there);
         self.each_copied_tree(|tree| {
-            let moved = tree.pages_with_copy(reader, &wanted).unwrap_or_else(|e| {
-                log::warn!("second copies are not moved: {e}");
-                Vec::new()
-            });
-            let moved = moved.into_iter().map(|(page, _)| page);
-            let kind = tree.kind();
-            for page in pages.iter().copied().chain(moved) {
-                if page.kind != kind {
-                    continue;
-                }
+            let mut due = pages.clone();
+            due.retain(|page| page.kind == tree.kind());
+            match tree.pages_with_copy(reader, &wanted) {
+                Ok(moved) => due.extend(moved.into_iter().map(|(page, _)| page)),
+                Err(e) => log::warn!("second copies are not moved: {e}"),
+            }
+            for page in due {
                 if left == 0 {
                     // It waits for a later checkpoint.
                     reader.to_renew.add(page);
@@ -295,14 +293,27 @@ impl CommitLog {
         })
     }
 
+    /// Returns how many pages the next checkpoint has room to write again. A batch that grew beyond
+    /// its room could not be written at all, and without a place for copies, writing pages again
+    /// would be for nothing.
+    fn renewable_pages(&self) -> u64 {
+        let segment = self.objects.geometry.segment_bytes();
+        let ready = self.objects.segments.lock().ready_bytes();
+        let needed = self.objects.batch_takes() + 2 * segment;
+        ready.saturating_sub(needed) / RENEWED_PATH
+    }
+
     /// Returns the emptiest segment of copies, if little lives in all of them together.
-    fn sparse_copies(&self) -> Option<crate::format::geometry::Segment> {
+    fn sparse_copies(&self) -> Option<Segment> {
         let segments = self.objects.segments.lock();
         let current = segments.copy_position().map(|at| at.segment);
         let mut count = 0;
         let mut live = 0;
         let mut emptiest = None;
-        for (segment, bytes) in segments.copy_segments().filter(|(_, bytes)| *bytes > 0) {
+        for (segment, bytes) in segments.copy_segments() {
+            if bytes == 0 {
+                continue;
+            }
             count += 1;
             live += bytes;
             if Some(segment.0) != current && emptiest.is_none_or(|(_, least)| bytes < least) {
@@ -311,6 +322,7 @@ impl CommitLog {
         }
         let is_sparse = count > FEW_SEGMENTS
             && live * SPARSE_PART < count * self.objects.geometry.segment_bytes();
-        emptiest.filter(|_| is_sparse).map(|(segment, _)| segment)
+        let (segment, _) = emptiest.filter(|_| is_sparse)?;
+        Some(segment)
     }
 }

@@ -22,16 +22,18 @@
 //!   hold older ones.
 
 use crate::commit::committer::{BatchKind, Committer, SealError};
-use crate::commit::layout::{BatchLayout, ChainPosition};
+use crate::commit::layout::{BatchLayout, ChainPosition, LaidOutBatch};
 use crate::commit::log::CommitLog;
 use crate::commit::second_copies::SecondCopies;
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::anchor::Anchor;
+use crate::format::codec::pad_to_multiple;
 use crate::format::record;
 use crate::format::root_copy::RootCopy;
 use crate::object::open_batch::BatchChanges;
 use crate::seeded::{Bug, bug};
+use crate::space::segments::SegmentTable;
 use crate::tree::reader::RecordInFlight;
 use std::time::Duration;
 use teal_types::{SECTOR, Sector};
@@ -44,18 +46,23 @@ const WRITE_MAX: usize = 8 << 20;
 fn count_adjoining(records: &[RecordInFlight]) -> usize {
     debug_assert!(!records.is_empty());
     let mut bytes = records[0].parts.len();
+    let mut count = 1;
     // Adjoining records go to the disk in one write, up to a bound.
-    let adjoin = records.windows(2).take_while(|pair| {
+    for pair in records.windows(2) {
         bytes += pair[1].parts.len();
-        pair[0].end() == pair[1].start && bytes <= WRITE_MAX
-    });
-    1 + adjoin.count()
+        if pair[0].end() != pair[1].start || bytes > WRITE_MAX {
+            break;
+        }
+        count += 1;
+    }
+    count
 }
 
 struct SealedBatch {
     records: Vec<RecordInFlight>,
     copies: SecondCopies,
     chain: ChainPosition,
+    /// The first record of a checkpoint, to which the anchor leads.
     checkpoint_at: Option<(Sector, u64)>,
     /// When its first operation happened.
     since: Option<Duration>,
@@ -204,19 +211,8 @@ impl CommitLog {
         if bug(Bug::LeftoversLineUp) {
             committer.epoch_is_written();
         }
-        if committer.needs_epoch() && kind != BatchKind::Empty(record::FRESH_EPOCH) {
-            // The first write of this opening: no other opening may have written before it.
-            if let Some(witness) = committer.witness() {
-                witness
-                    .still_holds(&self.objects, committer.checkpoint())
-                    .inspect_err(|e| self.durability.poison(e))?;
-            }
-            self.mark_second_copies()?;
-            self.finish_copies()?;
-            // A new epoch tells this opening's records from leftovers of earlier ones.
-            committer.begin_epoch();
-            self.commit_as(committer, BatchKind::Empty(record::FRESH_EPOCH))?;
-            committer.epoch_is_written();
+        if kind != BatchKind::Empty(record::FRESH_EPOCH) {
+            self.begin_log(committer)?;
         }
         if kind == BatchKind::Checkpoint {
             // The places of the cleaner's shared extents are not known before, and a checkpoint
@@ -238,6 +234,26 @@ impl CommitLog {
             .inspect_err(|e| self.poison_after(e))
     }
 
+    /// Writes the record of this opening's epoch, if it has not been written.
+    fn begin_log(&self, committer: &mut Committer) -> Result<(), StoreError> {
+        if !committer.needs_epoch() {
+            return Ok(());
+        }
+        // The first write of this opening: no other opening may have written before it.
+        if let Some(witness) = committer.witness() {
+            witness
+                .still_holds(&self.objects, committer.checkpoint())
+                .inspect_err(|e| self.durability.poison(e))?;
+        }
+        self.mark_second_copies()?;
+        self.finish_copies()?;
+        // A new epoch tells this opening's records from leftovers of earlier ones.
+        committer.begin_epoch();
+        self.commit_as(committer, BatchKind::Empty(record::FRESH_EPOCH))?;
+        committer.epoch_is_written();
+        Ok(())
+    }
+
     fn poison_after(&self, why: &StoreError) {
         if !bug(Bug::FailureForgotten) {
             self.durability.poison(why);
@@ -252,14 +268,7 @@ impl CommitLog {
     ) -> Result<(), StoreError> {
         // A segment table that contradicts itself must not be written.
         self.objects.segments.lock().check_sound()?;
-        let mut bytes = 0;
-        let mut records = &sealed.records[..];
-        while !records.is_empty() {
-            let (now, later) = records.split_at(count_adjoining(records));
-            self.objects.reader.write_adjoining(now)?;
-            bytes += now.iter().map(|r| r.parts.len() as u64).sum::<u64>();
-            records = later;
-        }
+        let bytes = self.write_records(&sealed.records)?;
         if !bug(Bug::CopyNotDurable) {
             sealed.copies.write_to(&self.objects.reader)?;
         }
@@ -268,28 +277,51 @@ impl CommitLog {
         if kind == BatchKind::Written {
             committer.written_without_barrier(sealed.since);
         } else {
-            self.sync_barrier(
-                committer,
-                bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some(),
-            )?;
+            let is_too_late = bug(Bug::AnchorTooEarly) && sealed.checkpoint_at.is_some();
+            self.sync_barrier(committer, is_too_late)?;
         }
         // All records are on the disk: reads go there.
         self.objects.reader.set_in_flight(Vec::new());
         add_to_counter(&self.objects.reader.counters.batches, 1);
-        // The anchor goes last: until it is whole, the older checkpoint holds.
-        if let Some((addr, seq)) = sealed.checkpoint_at {
-            let late = bug(Bug::CopyNotDurable).then(|| sealed.copies.clone());
-            let last = sealed.records.last();
-            let roots = last.and_then(|last| sealed.copies.root_copy(last));
-            self.write_anchor(committer, (addr, seq), roots)?;
-            committer.note_checkpoint();
-            if let Some(copies) = late {
-                copies.write_to(&self.objects.reader)?;
-            }
+        if let Some(first) = sealed.checkpoint_at {
+            self.end_checkpoint(committer, first, sealed)?;
         } else if matches!(kind, BatchKind::Batch | BatchKind::Written) {
             committer.log_grew(bytes, self.objects.clock.monotonic_time());
         }
         self.objects.refresh_budget();
+        Ok(())
+    }
+
+    /// Writes records in their order. Returns their bytes.
+    fn write_records(&self, mut records: &[RecordInFlight]) -> Result<u64, StoreError> {
+        let mut bytes = 0;
+        while !records.is_empty() {
+            let (now, later) = records.split_at(count_adjoining(records));
+            self.objects.reader.write_adjoining(now)?;
+            for record in now {
+                bytes += record.parts.len() as u64;
+            }
+            records = later;
+        }
+        Ok(bytes)
+    }
+
+    /// Lets the anchors lead to a checkpoint whose records are durable. They go last: until one of
+    /// them is whole, the older checkpoint holds.
+    fn end_checkpoint(
+        &self,
+        committer: &mut Committer,
+        first: (Sector, u64),
+        sealed: SealedBatch,
+    ) -> Result<(), StoreError> {
+        let late = bug(Bug::CopyNotDurable).then(|| sealed.copies.clone());
+        let last = sealed.records.last();
+        let roots = last.and_then(|last| sealed.copies.root_copy(last));
+        self.write_anchor(committer, first, roots)?;
+        committer.note_checkpoint();
+        if let Some(copies) = late {
+            copies.write_to(&self.objects.reader)?;
+        }
         Ok(())
     }
 
@@ -310,8 +342,10 @@ impl CommitLog {
         (addr, seq): (Sector, u64),
         roots: Option<RootCopy>,
     ) -> Result<(), StoreError> {
+        let geometry = &self.objects.geometry;
+        let reader = &self.objects.reader;
         // Near the checkpoint, so that a disk head moves little.
-        let near = self.objects.geometry.place_near(addr);
+        let near = geometry.place_near(addr);
         let anchor = Anchor {
             checkpoint: committer.checkpoint(),
             addr,
@@ -319,45 +353,38 @@ impl CommitLog {
             watermark: committer.chain().watermark,
             secs: self.objects.clock.civil_time().secs.max(0) as u64,
         };
-        let uuid = &self.objects.sb.uuid;
-        let mut bytes = anchor.encode(uuid);
-        bytes.extend(
-            roots
-                .and_then(|roots| roots.encode(uuid))
-                .unwrap_or_default(),
-        );
-        crate::format::codec::pad_to_multiple(
-            &mut bytes,
-            (self.objects.geometry.align * SECTOR) as usize,
-        );
+        let bytes = self.anchor_bytes(&anchor, roots);
         // The second one tells of the checkpoint where the first one and the log's end are lost
         // together.
-        let places = [Some(near), self.objects.geometry.place_opposite(near)]
-            .into_iter()
-            .flatten();
+        let places = [Some(near), geometry.place_opposite(near)];
         // One after the other: a torn write damages one place only.
-        for place in places {
+        for place in places.into_iter().flatten() {
             let slot = committer.next_slot(place);
-            self.objects.reader.write(
-                self.objects.geometry.anchor_slot(place, slot),
-                bytes.clone().into(),
-            )?;
-            add_to_counter(
-                &self.objects.reader.counters.bytes_anchors,
-                bytes.len() as u64,
-            );
+            let at = geometry.anchor_slot(place, slot);
+            reader.write(at, bytes.clone().into())?;
+            add_to_counter(&reader.counters.bytes_anchors, bytes.len() as u64);
             // Written or torn: the other slot is the one that is whole.
             committer.slot_written(place, slot);
         }
         // Durable before segments of the older checkpoint may be reused.
-        self.objects.reader.sync()?;
-        add_to_counter(&self.objects.reader.counters.checkpoints, 1);
-        self.objects
-            .segments
-            .lock()
-            // Segments that died two checkpoints ago are free.
-            .free_ripe(committer.checkpoint());
+        reader.sync()?;
+        add_to_counter(&reader.counters.checkpoints, 1);
+        // Segments that died two checkpoints ago are free.
+        let mut segments = self.objects.segments.lock();
+        segments.free_ripe(committer.checkpoint());
         Ok(())
+    }
+
+    /// Returns the sectors of an anchor, with the second copy of the roots if there is one.
+    fn anchor_bytes(&self, anchor: &Anchor, roots: Option<RootCopy>) -> Vec<u8> {
+        let uuid = &self.objects.sb.uuid;
+        let mut bytes = anchor.encode(uuid);
+        if let Some(roots) = roots.and_then(|roots| roots.encode(uuid)) {
+            bytes.extend(roots);
+        }
+        let align = self.objects.geometry.align * SECTOR;
+        pad_to_multiple(&mut bytes, align as usize);
+        bytes
     }
 
     fn seal_batch(
@@ -368,8 +395,8 @@ impl CommitLog {
         // Exclusive: no operation is in progress, so the batch is a set of whole operations.
         let _gate = self.objects.open.exclude_operations();
         // An empty batch takes no changes along.
-        let empty = matches!(kind, BatchKind::Empty(_));
-        let open = if empty {
+        let is_empty = matches!(kind, BatchKind::Empty(_));
+        let open = if is_empty {
             BatchChanges::default()
         } else {
             self.objects.open.take_changes()
@@ -378,47 +405,18 @@ impl CommitLog {
         // Taken before the batch changes the sums it is computed from.
         let bound = self.objects.batch_takes();
         let mut segments = self.objects.segments.lock();
-        let ready = segments.ready_bytes();
-        // The interval begins with the checkpoint's own batch.
-        if kind == BatchKind::Checkpoint {
-            segments.begin_interval(committer.begin_checkpoint());
+        let laid = self.lay_out(committer, &mut segments, open, kind, bound)?;
+        let mut checkpoint_at = None;
+        if kind == BatchKind::Checkpoint
+            && let Some(first) = laid.records.first()
+        {
+            checkpoint_at = Some((first.start, committer.chain().seq));
         }
-        let first = open.first_lsn();
-        let now = self.objects.numbers.next_lsn();
-        let mut layout = BatchLayout::new(
-            &mut segments,
-            committer.chain(),
-            first.unwrap_or(now),
-            now,
-            self.objects.clock.civil_time(),
-        );
-        // Second copies take no room that the records may need.
-        layout.copies = SecondCopies::with_room(ready.saturating_sub(bound));
-        let filled = self
-            .fill_batch(layout, open, kind, committer.checkpoint())
-            // The room was prepared, so this is a bound that is too small.
-            .map_err(|e| match e {
-                SealError::Store(e) => e,
-                SealError::NoRoom => StoreError::NoSpace,
-            });
-        let (records, copies, chain, homes) = filled?;
-        let taken = ready.saturating_sub(segments.ready_bytes() + copies.taken_bytes());
-        // The bound promised the room; a larger batch means a wrong promise.
-        self.compare_with_bound(kind, taken, bound);
-        let start = records.first().map(|r| (r.start, committer.chain().seq));
-        let checkpoint_at = start.filter(|_| kind == BatchKind::Checkpoint);
-        let sealed = SealedBatch {
-            records,
-            copies,
-            chain,
-            checkpoint_at,
-            since,
-        };
         // The records are readable before the map leads any reader to them.
-        self.objects.reader.set_in_flight(sealed.records.clone());
-        self.install_homes(&mut segments, homes);
+        self.objects.reader.set_in_flight(laid.records.clone());
+        self.install_homes(&mut segments, laid.homes);
         // Later changes belong to the next batch.
-        if !empty {
+        if !is_empty {
             self.durability.batch_sealed();
             self.objects.ledger.batch_sealed();
         }
@@ -427,7 +425,49 @@ impl CommitLog {
             segments.check_invariants(self.objects.deferred.surplus());
             self.objects.ledger.check_invariants();
         }
-        Ok(sealed)
+        Ok(SealedBatch {
+            records: laid.records,
+            copies: laid.copies,
+            chain: laid.chain,
+            checkpoint_at,
+            since,
+        })
+    }
+
+    /// Lays the changes of a batch out behind the log's head. They take `bound` bytes at most.
+    fn lay_out(
+        &self,
+        committer: &mut Committer,
+        segments: &mut SegmentTable,
+        open: BatchChanges,
+        kind: BatchKind,
+        bound: u64,
+    ) -> Result<LaidOutBatch, StoreError> {
+        let ready = segments.ready_bytes();
+        // The interval begins with the checkpoint's own batch.
+        if kind == BatchKind::Checkpoint {
+            segments.begin_interval(committer.begin_checkpoint());
+        }
+        let now = self.objects.numbers.next_lsn();
+        let mut layout = BatchLayout::new(
+            segments,
+            committer.chain(),
+            open.first_lsn().unwrap_or(now),
+            now,
+            self.objects.clock.civil_time(),
+        );
+        // Second copies take no room that the records may need.
+        layout.copies = SecondCopies::with_room(ready.saturating_sub(bound));
+        let laid = match self.fill_batch(layout, open, kind, committer.checkpoint()) {
+            Ok(laid) => laid,
+            Err(SealError::Store(e)) => return Err(e),
+            // The room was prepared, so this is a bound that is too small.
+            Err(SealError::NoRoom) => return Err(StoreError::NoSpace),
+        };
+        let left = segments.ready_bytes() + laid.copies.taken_bytes();
+        // The bound promised the room; a larger batch means a wrong promise.
+        self.compare_with_bound(kind, ready.saturating_sub(left), bound);
+        Ok(laid)
     }
 
     /// Compares the bytes that a batch took of the free segments with its bound.
