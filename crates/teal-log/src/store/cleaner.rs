@@ -16,12 +16,14 @@
 
 use crate::commit::committer::{BatchKind, Committer};
 use crate::error::StoreError;
+use crate::format::geometry::Segment;
 use crate::object::estimate::with_waste;
 use crate::seeded::{Bug, bug};
 use crate::space::ledger::MEM_PAGES;
 use crate::space::segments::victims::{Victim, VictimPolicy};
 use crate::store::handle::Store;
-use crate::tree::page_bounds::PAGE;
+use crate::store::relocate::SegmentImage;
+use crate::tree::page_bounds::{LeafSpread, PAGE};
 
 /// Checkpoints after a round: the first is counted with what it folds. The last may be that of
 /// closing.
@@ -51,6 +53,16 @@ enum VictimFilter {
     Any,
 }
 
+/// What becomes of a victim that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum VictimVerdict {
+    Move,
+    /// Another one may be better.
+    Skip,
+    /// No other one will be better.
+    Stop,
+}
+
 impl Store {
     fn commit_round(
         &self,
@@ -77,66 +89,83 @@ impl Store {
         choice: VictimPolicy,
         left: CleaningReserve,
     ) -> Result<bool, StoreError> {
+        let objects = self.objects();
         // Deferred changes may free whole segments.
         if !bug(Bug::DeferredUncleaned) {
-            self.objects().redo_all_deferred();
+            objects.redo_all_deferred();
         }
         // Segments that will be free without cleaning are part of the gain.
-        let ripening = self.objects().segments.lock().ripening_segments() as u64
-            * self.objects().geometry.segment_bytes();
+        let ripening = objects.segments.lock().ripening_segments() as u64;
+        let ripening_bytes = ripening * objects.geometry.segment_bytes();
         let mut worked = false;
-        self.objects().ledger.cleaner_owes_nothing();
-        if ripening < want {
-            self.objects().host.allocate_until_ready(
-                &self.objects().segments,
-                self.objects().batch_takes() + 2 * self.objects().cleaner_bytes(),
-            );
-            // Changes of operations first, so that the round's bytes are its own.
-            if self.objects().has_changes() {
-                self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
-            }
-            // Victims that surely give more than they take may use the room there is: the larger a
-            // round by cost and benefit, the less its checkpoints cost for each segment. Cleaning
-            // ahead takes nothing else, because no operation waits for it.
-            let lends = if choice == VictimPolicy::Emptiest {
-                left
-            } else {
-                CleaningReserve::Least
-            };
-            worked = self.move_victims(
-                held.as_deref_mut(),
-                want - ripening,
-                (choice, VictimFilter::Gain),
-                lends,
-            )?;
-            // An operation waits: any victim is better than none.
-            if !worked && held.is_some() {
-                worked = self.move_victims(
-                    held.as_deref_mut(),
-                    want - ripening,
-                    (choice, VictimFilter::Any),
-                    left,
-                )?;
-            }
-            // The moved content is written, so that its old places are dead.
-            if worked && self.objects().has_changes() {
-                self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
-            }
+        objects.ledger.cleaner_owes_nothing();
+        if ripening_bytes < want {
+            worked = self.move_round(held.as_deref_mut(), want - ripening_bytes, choice, left)?;
         }
+        worked |= self.ripen_victims(held, choice)?;
+        objects.ledger.cleaner_owes_nothing();
+        objects.refresh_budget();
+        Ok(worked)
+    }
+
+    /// Writes what lives in victims elsewhere, so that their places are dead. Returns whether
+    /// anything was moved.
+    fn move_round(
+        &self,
+        mut held: Option<&mut Committer>,
+        want: u64,
+        choice: VictimPolicy,
+        left: CleaningReserve,
+    ) -> Result<bool, StoreError> {
+        let objects = self.objects();
+        let room = objects.batch_takes() + 2 * objects.cleaner_bytes();
+        objects.host.allocate_until_ready(&objects.segments, room);
+        // Changes of operations first, so that the round's bytes are its own.
+        if objects.has_changes() {
+            self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
+        }
+        // Victims that surely give more than they take may use the room there is: the larger a
+        // round by cost and benefit, the less its checkpoints cost for each segment. Cleaning
+        // ahead takes nothing else, because no operation waits for it.
+        let lends = if choice == VictimPolicy::Emptiest {
+            left
+        } else {
+            CleaningReserve::Least
+        };
+        let by_gain = (choice, VictimFilter::Gain);
+        let mut worked = self.move_victims(held.as_deref_mut(), want, by_gain, lends)?;
+        // An operation waits: any victim is better than none.
+        if !worked && held.is_some() {
+            let any = (choice, VictimFilter::Any);
+            worked = self.move_victims(held.as_deref_mut(), want, any, left)?;
+        }
+        // The moved content is written, so that its old places are dead.
+        if worked && objects.has_changes() {
+            self.commit_round(held, BatchKind::Batch)?;
+        }
+        Ok(worked)
+    }
+
+    /// Makes the checkpoints that set victims free. Returns whether there was one.
+    fn ripen_victims(
+        &self,
+        mut held: Option<&mut Committer>,
+        choice: VictimPolicy,
+    ) -> Result<bool, StoreError> {
+        let objects = self.objects();
+        let mut worked = false;
         // A segment is free two checkpoints after it died: up to three of them.
         for turn in 0..3 {
             // Pages in memory take room that a checkpoint gives back.
             let owes = turn == 0
                 && choice == VictimPolicy::Emptiest
-                && self.objects().fold_bytes() > self.objects().usage_bytes();
-            if self.objects().segments.lock().ripening_segments() == 0 && !owes {
+                && objects.fold_bytes() > objects.usage_bytes();
+            if objects.segments.lock().ripening_segments() == 0 && !owes {
                 break;
             }
             self.commit_round(held.as_deref_mut(), BatchKind::Checkpoint)?;
             worked = true;
         }
-        self.objects().ledger.cleaner_owes_nothing();
-        self.objects().refresh_budget();
         Ok(worked)
     }
 
@@ -149,53 +178,86 @@ impl Store {
         (choice, taken): (VictimPolicy, VictimFilter),
         left: CleaningReserve,
     ) -> Result<bool, StoreError> {
-        let segment = self.objects().geometry.segment_bytes();
+        let objects = self.objects();
+        let segment = objects.geometry.segment_bytes();
+        // Bounded work: cleaning ahead looks at few victims.
+        let looks_max = if held.is_some() { LOOKS } else { LOOKS_AHEAD };
         let mut looks = 0;
         let mut gained = 0;
         let mut worked = false;
         // Each victim changes leaves of the inode map; shared leaves count once.
-        let mut places = self.objects().inode_map.read().changed_places().clone();
+        let mut places = objects.inode_map.read().changed_places().clone();
         for victim in self.choose_victims(want, choice, left) {
-            // Bounded work: cleaning ahead looks at few victims.
-            if gained >= want || looks > if held.is_some() { LOOKS } else { LOOKS_AHEAD } {
+            if gained >= want || looks > looks_max {
                 break;
             }
             if choice != VictimPolicy::Emptiest && !self.victim_fits(&victim, victim.live, left) {
                 break;
             }
-            // An unreadable segment is set aside.
-            let Some(read) = self.read_victim(victim.segment) else {
+            let Some((read, more)) = self.look_at_victim(victim.segment, &places) else {
                 continue;
             };
-            let mut more = places.clone();
-            if let Err(e) = self.leaves_of(&read, &mut more) {
-                self.set_aside(victim.segment, &e);
-                continue;
-            }
             // The moved bytes, and the leaves that they change.
             let takes = victim.live + (more.leaves() - places.leaves()) * PAGE;
-            let is_fit = self.victim_fits(&victim, takes, left);
-            if !is_fit && choice != VictimPolicy::Emptiest {
-                break;
-            }
-            // A victim that takes as much as it gives is no gain.
-            if !is_fit || (taken == VictimFilter::Gain && takes + segment / GAIN_PART > segment) {
-                looks += 1;
-                continue;
+            match self.judge_victim(&victim, takes, (choice, taken), left) {
+                VictimVerdict::Move => {}
+                VictimVerdict::Skip => {
+                    looks += 1;
+                    continue;
+                }
+                VictimVerdict::Stop => break,
             }
             places = more;
             gained += segment.saturating_sub(takes).max(segment / GAIN_PART);
             // Marked before it is moved, so that it is not picked twice.
-            self.objects().segments.lock().set_cleaning(victim.segment);
-            self.objects().ledger.lend_to_cleaner(victim.live);
+            objects.segments.lock().set_cleaning(victim.segment);
+            objects.ledger.lend_to_cleaner(victim.live);
             self.clean_segment(&read, left)?;
             worked = true;
             // A large batch is written in between, so that memory stays bounded.
-            if self.objects().relocating_bytes() >= self.settings().batch_bytes {
+            if objects.relocating_bytes() >= self.settings().batch_bytes {
                 self.commit_round(held.as_deref_mut(), BatchKind::Batch)?;
             }
         }
         Ok(worked)
+    }
+
+    /// Reads a victim. Returns it with the places at which the inode map will change once it is
+    /// moved, `places` among them. Sets a segment aside that cannot be read.
+    fn look_at_victim(
+        &self,
+        victim: Segment,
+        places: &LeafSpread,
+    ) -> Option<(SegmentImage, LeafSpread)> {
+        let read = self.read_victim(victim)?;
+        let mut more = places.clone();
+        if let Err(e) = self.leaves_of(&read, &mut more) {
+            self.set_aside(victim, &e);
+            return None;
+        }
+        Some((read, more))
+    }
+
+    /// Decides about a victim that takes so many bytes.
+    fn judge_victim(
+        &self,
+        victim: &Victim,
+        takes: u64,
+        (choice, taken): (VictimPolicy, VictimFilter),
+        left: CleaningReserve,
+    ) -> VictimVerdict {
+        let is_fit = self.victim_fits(victim, takes, left);
+        if !is_fit && choice != VictimPolicy::Emptiest {
+            return VictimVerdict::Stop;
+        }
+        // A victim that takes as much as it gives is no gain.
+        let segment = self.objects().geometry.segment_bytes();
+        let is_gain = takes + segment / GAIN_PART <= segment;
+        if is_fit && (taken == VictimFilter::Any || is_gain) {
+            VictimVerdict::Move
+        } else {
+            VictimVerdict::Skip
+        }
     }
 
     /// Returns whether a victim may be moved now: its blocks, a page for each of them, what the

@@ -266,12 +266,15 @@ impl LockedObjects<'_> {
         dir: ObjectNo,
         name: &Name,
     ) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
-        match &self.state_of(dir).content {
-            ObjectContent::Dir(d) => Ok(d
-                .find_entry(&self.objects.reader, dir, self.objects.name_hash, name)?
-                .map(|(_, entry)| (entry.child, entry.kind))),
-            _ => Ok(None),
-        }
+        let ObjectContent::Dir(content) = &self.state_of(dir).content else {
+            return Ok(None);
+        };
+        let reader = &self.objects.reader;
+        let names = self.objects.name_hash;
+        let Some((_, entry)) = content.find_entry(reader, dir, names, name)? else {
+            return Ok(None);
+        };
+        Ok(Some((entry.child, entry.kind)))
     }
 
     /// Returns whether a locked object still has a name (a directory: still hangs in the tree).
@@ -396,14 +399,14 @@ impl LockedObjects<'_> {
         }
         let state = self.state_of(no);
         // All attributes together must fit the object's record.
-        let others: usize = state
-            .xattrs
-            .iter()
-            .filter(|(other, _)| other.as_ref() != name)
-            .map(|(other, value)| xattr_bytes(other.len(), value.len()))
-            .sum();
-        if value
-            .is_some_and(|value| others + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX)
+        let mut others = 0;
+        for (other, value) in &state.xattrs {
+            if other.as_ref() != name {
+                others += xattr_bytes(other.len(), value.len());
+            }
+        }
+        if let Some(value) = value
+            && others + xattr_bytes(name.len(), value.len()) > XATTRS_BYTES_MAX
         {
             return Err(StoreError::TooBig("an object's extended attributes"));
         }

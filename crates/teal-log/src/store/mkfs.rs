@@ -97,6 +97,15 @@ fn choose_geometry(
     }
 }
 
+fn allocate_run(reader: &CachedReader, at: Sector, sectors: u64) -> Result<(), StoreError> {
+    let allocated = reader.disk().allocate(at, sectors);
+    allocated.map_err(|source| StoreError::Io {
+        doing: DiskRequest::Allocate,
+        at: at.get(),
+        source: Arc::new(source),
+    })
+}
+
 impl Store {
     /// Makes an empty store on `disk`. Whatever was there is gone from the moment this starts.
     ///
@@ -124,12 +133,7 @@ impl Store {
         for at in copies.into_iter().chain(geometry.anchor_slots()) {
             // Fixed places are written for ever, whether or not their segment is in use.
             let slot = geometry.slot_sectors().min(sb.sectors - at.get());
-            let allocated = reader.disk().allocate(at, slot);
-            allocated.map_err(|source| StoreError::Io {
-                doing: DiskRequest::Allocate,
-                at: at.get(),
-                source: Arc::new(source),
-            })?;
+            allocate_run(&reader, at, slot)?;
             reader.write(at, vec![0; superblock::BYTES].into())?;
         }
         // Durable before the new store is begun.
@@ -175,16 +179,8 @@ impl Store {
         // The first segment of a sparse disk must be allocated before it is written.
         let first = Segment(0);
         let whole = store.objects().geometry.whole_run(first);
-        store
-            .objects()
-            .reader
-            .disk()
-            .allocate(whole.addr, u64::from(whole.sectors))
-            .map_err(|source| StoreError::Io {
-                doing: DiskRequest::Allocate,
-                at: whole.addr.get(),
-                source: Arc::new(source),
-            })?;
+        let sectors = u64::from(whole.sectors);
+        allocate_run(&store.objects().reader, whole.addr, sectors)?;
         let mut segments = store.objects().segments.lock();
         segments.set_ready(first);
         segments.set_head(LogHead {

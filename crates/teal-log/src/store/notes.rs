@@ -24,6 +24,7 @@ use crate::space::ledger::SpaceCharge;
 use crate::store::handle::Store;
 use crate::store::locked::LockedObjects;
 use crate::store::op::StoreOperation;
+use crate::tree::Tree;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use teal_types::{Name, ObjectNo, REPLICATED_LIMIT};
@@ -88,43 +89,10 @@ impl ObjectStore {
         if note.is_some_and(|note| note.len() > NOTE_MAX) || no.get() >= REPLICATED_LIMIT {
             return Err(StoreError::TooBig("a note"));
         }
-        let pieces: Vec<&[u8]> = match note {
-            // An empty note is a note, unlike none.
-            Some([]) => vec![&[]],
-            Some(note) => note.chunks(PIECE).collect(),
-            None => Vec::new(),
-        };
         // Locked for the whole change, so that no reader sees a mixture of pieces.
         let mut tree = self.notes.lock();
         let pages = tree.mem_pages();
-        let mut old = Vec::new();
-        tree.range(
-            &self.reader,
-            note_key(no, 0),
-            note_key(no, (1 << PIECE_BITS) - 1),
-            &mut |key, value| {
-                old.push((key, value.into()));
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
-        let old: Vec<(u64, Box<[u8]>)> = old;
-        let mut changes: Vec<(u64, NotePiece)> = Vec::new();
-        // Pieces that are the same stay: a small change of a large note writes little.
-        for (at, piece) in pieces.iter().enumerate() {
-            let key = note_key(no, at as u16);
-            if old
-                .get(at)
-                .is_none_or(|(at, was)| *at != key || **was != **piece)
-            {
-                tree.insert(&self.reader, key, piece)?;
-                changes.push((key, Some((*piece).into())));
-            }
-        }
-        // The note became shorter.
-        for (key, _) in old.iter().skip(pieces.len()) {
-            tree.remove(&self.reader, *key)?;
-            changes.push((*key, None));
-        }
+        let changes = self.replace_pieces(&mut tree, no, &cut_note(note))?;
         charge.add_pages(pages, tree.mem_pages());
         let freed = tree.take_freed_space();
         // The segment table is locked without this tree.
@@ -134,18 +102,63 @@ impl ObjectStore {
         Ok(())
     }
 
+    /// Lets an object's note be these pieces. Returns the changes by key: pieces that are the same
+    /// stay, so that a small change of a large note writes little.
+    fn replace_pieces(
+        &self,
+        tree: &mut Tree,
+        no: ObjectNo,
+        pieces: &[&[u8]],
+    ) -> Result<Vec<(u64, NotePiece)>, StoreError> {
+        let old = self.pieces_of(tree, no)?;
+        let mut changes = Vec::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            let key = note_key(no, at as u16);
+            let is_same = old
+                .get(at)
+                .is_some_and(|(at, was)| *at == key && **was == **piece);
+            if !is_same {
+                tree.insert(&self.reader, key, piece)?;
+                changes.push((key, Some((*piece).into())));
+            }
+        }
+        // The note became shorter.
+        for (key, _) in old.iter().skip(pieces.len()) {
+            tree.remove(&self.reader, *key)?;
+            changes.push((*key, None));
+        }
+        Ok(changes)
+    }
+
+    /// Returns the pieces of an object's note by key, in their order.
+    fn pieces_of(&self, tree: &Tree, no: ObjectNo) -> Result<Vec<(u64, Box<[u8]>)>, StoreError> {
+        let mut pieces = Vec::new();
+        let last = (1 << PIECE_BITS) - 1;
+        tree.range(
+            &self.reader,
+            note_key(no, 0),
+            note_key(no, last),
+            &mut |key, value| {
+                pieces.push((key, value.into()));
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        Ok(pieces)
+    }
+
     fn log_notes(&self, changes: Vec<(u64, NotePiece)>, charge: &SpaceCharge) {
         if changes.is_empty() {
             return;
         }
         let lsn = self.take_lsn();
-        let takes =
-            |value: &NotePiece| (NOTE_ITEM + value.as_ref().map_or(0, |value| value.len())) as i64;
-        let mut bytes: i64 = changes.iter().map(|(_, piece)| takes(piece)).sum();
+        let mut bytes = 0;
+        for (_, piece) in &changes {
+            bytes += piece_bytes(piece);
+        }
         self.open
             // Pieces that are replaced within the batch are written once.
             .add_notes(&*self.clock, lsn, changes, &mut |replaced| {
-                bytes -= takes(replaced);
+                bytes -= piece_bytes(replaced);
             });
         self.ledger.add_to_batch(bytes);
         charge.add(bytes);
@@ -224,37 +237,14 @@ impl Store {
     /// # Errors
     /// Errors of reading the inode map, or [`Store::checkpoint`].
     pub fn objects_from(&self, from: ObjectNo, count: usize) -> Result<Vec<ObjectNo>, StoreError> {
-        let objects = self.objects();
-        let mut open: BTreeSet<ObjectNo> = objects.open.object_numbers().into_iter().collect();
-        // Objects that the map does not know yet.
-        open.extend(objects.unfolded.numbers());
-        open.extend(objects.deferred.numbers(from));
-        let imap = objects.inode_map.read();
-        let mut found: BTreeSet<ObjectNo> = open.into_iter().filter(|no| *no >= from).collect();
-        found.extend(
-            imap.newer_than_tree()
-                .filter(|(no, home)| *no >= from && home.is_some())
-                .map(|(no, _)| no),
-        );
-        let mut seen = 0;
-        imap.tree
-            .scan(&self.objects().reader, from.get(), &mut |no, _| {
-                found.insert(ObjectNo::new(no));
-                seen += 1;
-                Ok(if seen < count {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                })
-            })?;
-        // Looking at objects takes the map's lock.
-        drop(imap);
+        let found = self.known_numbers(from, count)?;
         let mut alive = Vec::new();
         for no in found {
             // Removed objects may still be in memory or in the map.
             match self.attr(no) {
                 Err(StoreError::NotFound(_)) => {}
-                attr => attr.map(|_| alive.push(no))?,
+                Err(e) => return Err(e),
+                Ok(_) => alive.push(no),
             }
             if alive.len() >= count {
                 break;
@@ -262,6 +252,53 @@ impl Store {
         }
         Ok(alive)
     }
+
+    /// Returns numbers of objects from one on: at least the first `count` of those that are alive,
+    /// and some that are removed.
+    fn known_numbers(
+        &self,
+        from: ObjectNo,
+        count: usize,
+    ) -> Result<BTreeSet<ObjectNo>, StoreError> {
+        let objects = self.objects();
+        let mut found: BTreeSet<ObjectNo> = objects.open.object_numbers().into_iter().collect();
+        // Objects that the map does not know yet.
+        found.extend(objects.unfolded.numbers());
+        found.extend(objects.deferred.numbers(from));
+        let imap = objects.inode_map.read();
+        for (no, home) in imap.newer_than_tree() {
+            if home.is_some() {
+                found.insert(no);
+            }
+        }
+        found.retain(|no| *no >= from);
+        let mut seen = 0;
+        imap.tree.scan(&objects.reader, from.get(), &mut |no, _| {
+            found.insert(ObjectNo::new(no));
+            seen += 1;
+            Ok(if seen < count {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+        Ok(found)
+    }
+}
+
+/// Cuts a note into pieces. An empty note is a note, unlike none.
+fn cut_note(note: Option<&[u8]>) -> Vec<&[u8]> {
+    match note {
+        Some([]) => vec![&[]],
+        Some(note) => note.chunks(PIECE).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Returns the bytes that a changed piece takes in a batch.
+fn piece_bytes(piece: &NotePiece) -> i64 {
+    let len = piece.as_ref().map_or(0, |value| value.len());
+    (NOTE_ITEM + len) as i64
 }
 
 /// Bytes of a note that [`Store::each_note`] shows.

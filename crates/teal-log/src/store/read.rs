@@ -3,6 +3,7 @@
 
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
+use crate::format::inode::DirectoryEntry;
 use crate::iovec::ScatteredBytes;
 use crate::object::attributes::attr_of;
 use crate::object::state::ObjectContent;
@@ -30,13 +31,25 @@ impl Store {
         dir: ObjectNo,
         name: &Name,
     ) -> Result<Option<(ObjectNo, FileType)>, StoreError> {
-        self.objects()
-            .with_state(dir, |state| match &state.content {
-                ObjectContent::Dir(d) => Ok(d
-                    .find_entry(&self.objects().reader, dir, self.objects().name_hash, name)?
-                    .map(|(_, entry)| (entry.child, entry.kind))),
-                _ => Ok(None),
-            })
+        let Some((_, entry)) = self.find_entry(dir, name)? else {
+            return Ok(None);
+        };
+        Ok(Some((entry.child, entry.kind)))
+    }
+
+    /// Returns the entry of a directory under a name, with its cookie.
+    fn find_entry(
+        &self,
+        dir: ObjectNo,
+        name: &Name,
+    ) -> Result<Option<(u64, DirectoryEntry)>, StoreError> {
+        let objects = self.objects();
+        objects.with_state(dir, |state| match &state.content {
+            ObjectContent::Dir(content) => {
+                content.find_entry(&objects.reader, dir, objects.name_hash, name)
+            }
+            _ => Ok(None),
+        })
     }
 
     /// Returns the cookie of a name, by which [`each_entry`](Self::each_entry) finds it. Returns
@@ -45,13 +58,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] for the directory, or errors of reading it.
     pub fn cookie_of(&self, dir: ObjectNo, name: &Name) -> Result<Option<u64>, StoreError> {
-        self.objects()
-            .with_state(dir, |state| match &state.content {
-                ObjectContent::Dir(d) => Ok(d
-                    .find_entry(&self.objects().reader, dir, self.objects().name_hash, name)?
-                    .map(|(cookie, _)| cookie)),
-                _ => Ok(None),
-            })
+        let Some((cookie, _)) = self.find_entry(dir, name)? else {
+            return Ok(None);
+        };
+        Ok(Some(cookie))
     }
 
     /// Returns the directory that holds a directory; the root holds itself.
@@ -60,7 +70,10 @@ impl Store {
     /// [`StoreError::NotFound`], or errors of reading it.
     pub fn parent(&self, dir: ObjectNo) -> Result<ObjectNo, StoreError> {
         self.objects().with_state(dir, |state| {
-            Ok(state.links.first().map_or(dir, |link| link.parent))
+            let Some(link) = state.links.first() else {
+                return Ok(dir);
+            };
+            Ok(link.parent)
         })
     }
 
@@ -79,17 +92,14 @@ impl Store {
     /// [`StoreError::NotFound`], or errors of reading it.
     pub fn head_bytes(&self, no: ObjectNo) -> Result<u64, StoreError> {
         self.objects().with_state(no, |state| {
-            let links: usize = state
-                .links
-                .iter()
-                .map(|l| 32 + l.name.as_bytes().len())
-                .sum();
-            let xattrs: usize = state
-                .xattrs
-                .iter()
-                .map(|(name, value)| 32 + name.len() + value.len())
-                .sum();
-            Ok((links + xattrs) as u64)
+            let mut bytes = 0;
+            for link in &state.links {
+                bytes += 32 + link.name.as_bytes().len();
+            }
+            for (name, value) in &state.xattrs {
+                bytes += 32 + name.len() + value.len();
+            }
+            Ok(bytes as u64)
         })
     }
 
@@ -128,7 +138,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Corrupt`] when a block does not match its checksum: no part of it is returned.
     pub fn read(&self, no: ObjectNo, offset: u64, len: usize) -> Result<Vec<u8>, StoreError> {
-        self.read_parts(no, offset, len).map(|parts| parts.to_vec())
+        let parts = self.read_parts(no, offset, len)?;
+        Ok(parts.to_vec())
     }
 
     /// Reads as [`Store::read`] does, without a copy: in the memory the disk put it into.

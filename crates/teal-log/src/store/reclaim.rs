@@ -103,50 +103,22 @@ impl Store {
         let mut committer = self.log.committer();
         self.log.durability.check_writable()?;
         add_to_counter(&self.objects().reader.counters.waits, 1);
-        // Doubtful segments are no room before they are allocated.
-        self.objects()
-            .host
-            .allocate_doubtful(&self.objects().segments)?;
-        // Now the space set aside for objects that were not up to date is known to the byte.
-        self.objects().redo_all_deferred();
-        let enough = |store: &Self| {
-            store.objects().refresh_budget();
-            store.objects().headroom_for(purpose).smaller_bound() >= need
-        };
-        // More than needed, so that the next operations find room, too.
-        let promised = self.objects().ledger.promised_bytes();
-        let takes = self.objects().batch_takes() + self.objects().cleaner_bytes();
-        let wanted = need as u64 + promised + takes + HOST_STEP;
-        self.objects()
-            .host
-            .allocate_until_ready(&self.objects().segments, wanted);
         // The host had room: nothing needs to be cleaned.
-        if enough(self) {
+        self.ask_host(need)?;
+        if self.has_enough(need, purpose) {
             return Ok(());
         }
         // Sealing turns estimates into exact sizes.
         if self.objects().has_changes() {
             self.log.commit_as(&mut committer, BatchKind::Batch)?;
-            // Sums that had been estimated are known to the byte now. But too little budget would
-            // make batches ever smaller.
-            self.objects().refresh_budget();
-            let headroom = self.objects().headroom_for(purpose);
-            let segment = self.objects().geometry.segment_bytes() as i64;
-            if headroom.to_keep >= need && headroom.to_write >= need + segment {
+            if self.has_enough_after_batch(need, purpose) {
                 return Ok(());
             }
         }
-        // So is what a checkpoint takes, and what it writes anew dies. An operation that gives back
-        // may need that to clean at all; for others a round is cheaper, unless it is the capacity
-        // that refuses them.
-        let is_due = match purpose {
-            SpacePurpose::Grows => false,
-            SpacePurpose::Replaces => self.objects().headroom_for(purpose).to_keep < need,
-            SpacePurpose::Frees => true,
-        };
-        if is_due && self.objects().fold_bytes() > self.objects().usage_bytes() {
+        // So is what a checkpoint takes, and what it writes anew dies.
+        if self.is_checkpoint_due(need, purpose) {
             self.log.commit_as(&mut committer, BatchKind::Checkpoint)?;
-            if enough(self) {
+            if self.has_enough(need, purpose) {
                 return Ok(());
             }
         }
@@ -155,6 +127,47 @@ impl Store {
             return Err(StoreError::NoSpace);
         }
         self.clean_for(&mut committer, need, purpose)
+    }
+
+    /// Lets the host allocate what is needed, and more, so that the next operations find room, too.
+    fn ask_host(&self, need: i64) -> Result<(), StoreError> {
+        let objects = self.objects();
+        // Doubtful segments are no room before they are allocated.
+        objects.host.allocate_doubtful(&objects.segments)?;
+        // Now the space set aside for objects that were not up to date is known to the byte.
+        objects.redo_all_deferred();
+        let promised = objects.ledger.promised_bytes();
+        let takes = objects.batch_takes() + objects.cleaner_bytes();
+        let wanted = need as u64 + promised + takes + HOST_STEP;
+        objects.host.allocate_until_ready(&objects.segments, wanted);
+        Ok(())
+    }
+
+    fn has_enough(&self, need: i64, purpose: SpacePurpose) -> bool {
+        self.objects().refresh_budget();
+        self.objects().headroom_for(purpose).smaller_bound() >= need
+    }
+
+    /// Returns whether there is enough room now that sums that had been estimated are known to the
+    /// byte. There must be a segment more than needed: too little budget would make batches ever
+    /// smaller.
+    fn has_enough_after_batch(&self, need: i64, purpose: SpacePurpose) -> bool {
+        self.objects().refresh_budget();
+        let headroom = self.objects().headroom_for(purpose);
+        let segment = self.objects().geometry.segment_bytes() as i64;
+        headroom.to_keep >= need && headroom.to_write >= need + segment
+    }
+
+    /// Returns whether a checkpoint is to give back what is not folded yet. An operation that gives
+    /// back may need that to clean at all; for others a round is cheaper, unless it is the capacity
+    /// that refuses them.
+    fn is_checkpoint_due(&self, need: i64, purpose: SpacePurpose) -> bool {
+        let is_wanted = match purpose {
+            SpacePurpose::Grows => false,
+            SpacePurpose::Replaces => self.objects().headroom_for(purpose).to_keep < need,
+            SpacePurpose::Frees => true,
+        };
+        is_wanted && self.objects().fold_bytes() > self.objects().usage_bytes()
     }
 
     /// Cleans rounds until there is enough room.

@@ -12,15 +12,17 @@
 //! 4. Content that cannot be read any more is not moved: the segment is set aside, the file is
 //!    named in the log, and nothing is lost that was not lost before.
 
+mod pages;
+mod segment_move;
+
+use self::segment_move::SegmentMove;
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
 use crate::format::checksum::{crc, crc_matches};
 use crate::format::delta::{Delta, decode_body};
 use crate::format::extent::{Extent, MappedExtent};
 use crate::format::geometry::Segment;
-use crate::format::page::TreeKind;
 use crate::format::segment_walk;
-use crate::object::extents::FileExtents;
 use crate::object::state::{
     BlockContent, CachedObject, ObjectContent, ObjectState, RecordChange, RelocatedBlock,
 };
@@ -31,10 +33,6 @@ use crate::store::op::StoreOperation;
 use crate::tree::freed::FreedSpace;
 use crate::tree::page_bounds::{LeafSpread, PAGE};
 use teal_types::{BLOCK, ObjectNo, SECTOR, Sector};
-
-/// The room is looked at after so many deltas, or when the batch has grown by a part of a segment.
-const LOOK: u32 = 16;
-const LOOK_PART: i64 = 32;
 
 /// A segment as it was read.
 pub(crate) struct SegmentImage {
@@ -50,10 +48,8 @@ impl SegmentImage {
         let one = extent.slice(at, 1);
         let from = usize::try_from(one.addr.get().checked_sub(self.from.get())? * SECTOR).ok()?;
         let bytes = self.bytes.get(from..from + one.bytes() as usize)?;
-        one.crcs
-            .first()
-            .filter(|sum| crc_matches(bytes, **sum))
-            .map(|_| bytes)
+        let sum = *one.crcs.first()?;
+        crc_matches(bytes, sum).then_some(bytes)
     }
 }
 
@@ -67,10 +63,11 @@ impl Store {
             bytes: vec![0; (u64::from(whole.sectors) * SECTOR) as usize],
         };
         // The whole segment in one request: faster than its live parts by themselves.
-        let read = self.objects().reader.read_raw(whole.addr, &mut held.bytes);
-        read.inspect_err(|e| self.set_aside(victim, e))
-            .ok()
-            .map(|()| held)
+        if let Err(e) = self.objects().reader.read_raw(whole.addr, &mut held.bytes) {
+            self.set_aside(victim, &e);
+            return None;
+        }
+        Some(held)
     }
 
     /// Leaves a segment alone from now on.
@@ -123,7 +120,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let live = u64::from(self.objects().segments.lock().get(held.segment).live);
         // A failure of one segment must not stop the cleaner.
-        match self.move_all(held, left) {
+        match SegmentMove::new(self, held, left).run() {
             Ok(()) => {
                 add_to_counter(&self.objects().reader.counters.segments_cleaned, 1);
                 add_to_counter(&self.objects().reader.counters.bytes_cleaned, live);
@@ -137,98 +134,26 @@ impl Store {
         }
     }
 
-    fn move_all(&self, held: &SegmentImage, left: CleaningReserve) -> Result<(), StoreError> {
-        let victim = held.segment;
-        let usage = *self.objects().segments.lock().get(victim);
-        // Shared extents first: they are moved as a whole.
-        let mut unreadable = self.move_shared(victim).err();
-        let mut deltas = 0;
-        let mut grown = self.batch_growth();
-        // Inode records first: an object that is read here need not be read again for its blocks.
-        for for_inodes in [true, false] {
-            for found in segment_walk::walk_records(
-                &self.objects().geometry,
-                &self.objects().sb.uuid,
-                victim,
-                &usage,
-                &held.bytes,
-            ) {
-                for placed in decode_body(found.body, found.header.deltas) {
-                    // The walk ends at damage; objects beyond it stay.
-                    let Ok(placed) = placed else { break };
-                    deltas += 1;
-                    // Looked at now and then: the batch grows by what is moved.
-                    if deltas == LOOK
-                        || self.batch_growth() - grown
-                            > self.objects().geometry.segment_bytes() as i64 / LOOK_PART
-                    {
-                        deltas = 0;
-                        grown = self.batch_growth();
-                        if !self.has_room(0, left) {
-                            // Blocks that are moved stay moved; the rest is left for another round.
-                            return unreadable.map_or(Ok(()), Err);
-                        }
-                    }
-                    let no = placed.object;
-                    let moved = match placed.delta {
-                        Delta::Inode(bytes) if for_inodes => {
-                            self.move_inode(no, found.body_byte + placed.at as u64, bytes)
-                        }
-                        Delta::Extent {
-                            block,
-                            extent: MappedExtent::Own(extent),
-                        } if !for_inodes => self.move_extent(no, block, &extent, held),
-                        Delta::Page {
-                            kind,
-                            level,
-                            first_key,
-                            ptr,
-                        } if !for_inodes => self.move_page(no, kind, level, first_key, ptr.addr()),
-                        _ => Ok(()),
-                    };
-                    match moved {
-                        // Removed meanwhile: nothing to move.
-                        Ok(()) | Err(StoreError::NotFound(_)) => {}
-                        Err(e @ (StoreError::Corrupt { .. } | StoreError::Io { .. })) => {
-                            log::error!("cleaning {}: {e}", self.objects().path_of(no));
-                            unreadable = Some(e);
-                        }
-                        Err(e) => return Err(e),
-                    }
-                }
-            }
-        }
-        unreadable.map_or(Ok(()), Err)
-    }
-
     /// Lets the next batch write elsewhere what is shared in a segment.
     pub(crate) fn move_shared(&self, victim: Segment) -> Result<(), StoreError> {
         // The common case: nothing is shared.
         if self.objects().reader.shared.is_empty() {
             return Ok(());
         }
-        let whole = self.objects().geometry.whole_run(victim);
+        let objects = self.objects();
+        let reader = &objects.reader;
+        let whole = objects.geometry.whole_run(victim);
         let end = whole.addr.plus(u64::from(whole.sectors));
         let mut unreadable = None;
-        for (id, extent) in
-            self.objects()
-                .reader
-                .shared
-                .extents_within(&self.objects().reader, whole.addr, end)?
-        {
-            match self.objects().content_of(&extent) {
+        for (id, extent) in reader.shared.extents_within(reader, whole.addr, end)? {
+            match objects.content_of(&extent) {
                 Ok(content) => {
                     let bytes = content.len() as u64;
                     // Not if the extent was moved or freed meanwhile.
-                    if self.objects().reader.shared.set_moving(
-                        &self.objects().reader,
-                        id,
-                        extent.addr,
-                        content,
-                    )? {
-                        add_to_counter(&self.objects().reader.counters.bytes_moved, bytes);
+                    if reader.shared.set_moving(reader, id, extent.addr, content)? {
+                        add_to_counter(&reader.counters.bytes_moved, bytes);
                         // The batch has begun, although no object is in it.
-                        self.objects().open.begin_batch(&*self.objects().clock);
+                        objects.open.begin_batch(&*objects.clock);
                     }
                 }
                 Err(e) => {
@@ -247,33 +172,25 @@ impl Store {
 
     fn move_inode(&self, no: ObjectNo, byte: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let op: StoreOperation<'_> = self.begin_cleaning();
-        let Some(home) = self
-            .objects()
-            .inode_map
-            .read()
-            .get(&self.objects().reader, no)?
-            // The record is still the object's home.
-            .filter(|home| home.byte == byte)
-        else {
+        let objects = self.objects();
+        let mapped = objects.inode_map.read().get(&objects.reader, no)?;
+        // The record is still the object's home.
+        let Some(home) = mapped.filter(|home| home.byte == byte) else {
             return Ok(());
         };
         // No batch is sealed while the operation runs: an object that has changed since is in the
         // cache.
-        if self.objects().cache.get(no).is_none()
+        if objects.cache.get(no).is_none()
             && crc(bytes) == home.crc
             && let Some(state) = ObjectState::decode(no, Some(home), bytes)
         {
-            self.objects()
-                .cache
-                .add_or_get(CachedObject::new(no, state, bytes.len()));
+            let cached = CachedObject::new(no, state, bytes.len());
+            objects.cache.add_or_get(cached);
         }
         let mut locked = op.lock(&[no])?;
-        if locked
-            .state_mut(no)
-            .home
-            // Looked at again under the lock.
-            .is_some_and(|home| home.byte == byte)
-        {
+        // Looked at again under the lock.
+        let home = locked.state_mut(no).home;
+        if home.is_some_and(|home| home.byte == byte) {
             let state = mark_unchanged(&mut locked, no);
             // Written as a whole, so that nothing of the old record is needed.
             state.record_change = RecordChange::Whole;
@@ -288,16 +205,11 @@ impl Store {
         old: &Extent,
         held: &SegmentImage,
     ) -> Result<(), StoreError> {
-        let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
+        let objects = self.objects();
         let op: StoreOperation<'_> = self.begin_cleaning();
         // An object that is gone has no content to move.
-        if self.objects().cache.get(no).is_none()
-            && self
-                .objects()
-                .inode_map
-                .read()
-                .get(&self.objects().reader, no)?
-                .is_none()
+        if objects.cache.get(no).is_none()
+            && objects.inode_map.read().get(&objects.reader, no)?.is_none()
         {
             return Ok(());
         }
@@ -305,25 +217,9 @@ impl Store {
         let ObjectContent::Blocks(blocks) = &mut locked.state_mut(no).content else {
             return Ok(());
         };
-        // The parts of the extent that the file still refers to.
-        let mut there = Vec::new();
-        let mut at = block;
-        while let Some((start, extent)) =
-            blocks.extents.at_or_after(&self.objects().reader, no, at)?
-        {
-            if start >= block + old.blocks() {
-                break;
-            }
-            at = start + extent.blocks();
-            if let MappedExtent::Own(extent) = extent
-                && range.contains(&extent.addr.get())
-            {
-                there.push((start, extent));
-            }
-        }
         let mut moved = 0;
         let mut result = Ok(());
-        for (start, extent) in there {
+        for (start, extent) in self.parts_still_mapped(blocks, no, block, old)? {
             match self.read_to_move(blocks, no, start, &extent, held) {
                 Ok(bytes) => moved += bytes,
                 Err(e) => result = Err(e),
@@ -334,9 +230,35 @@ impl Store {
             // Moved blocks keep the age of their content.
             mark_unchanged(&mut locked, no).take_freed_pages(&mut freed);
             locked.count_moved(moved);
-            self.objects().account_freed(&freed);
+            objects.account_freed(&freed);
         }
         result
+    }
+
+    /// Returns the parts of an extent that a file still refers to, each with its first block.
+    fn parts_still_mapped(
+        &self,
+        blocks: &BlockContent,
+        no: ObjectNo,
+        block: u64,
+        old: &Extent,
+    ) -> Result<Vec<(u64, Extent)>, StoreError> {
+        let reader = &self.objects().reader;
+        let range = old.addr.get()..old.addr.get() + u64::from(old.stored);
+        let mut parts = Vec::new();
+        let mut at = block;
+        while let Some((start, extent)) = blocks.extents.at_or_after(reader, no, at)? {
+            if start >= block + old.blocks() {
+                break;
+            }
+            at = start + extent.blocks();
+            if let MappedExtent::Own(extent) = extent
+                && range.contains(&extent.addr.get())
+            {
+                parts.push((start, extent));
+            }
+        }
+        Ok(parts)
     }
 
     fn read_to_move(
@@ -381,71 +303,6 @@ impl Store {
             );
         }
         Ok(moved)
-    }
-
-    fn move_page(
-        &self,
-        owner: ObjectNo,
-        kind: TreeKind,
-        level: u8,
-        key: u64,
-        at: Sector,
-    ) -> Result<(), StoreError> {
-        let mut freed = Vec::new();
-        let reader = &self.objects().reader;
-        match kind {
-            TreeKind::InodeMap => {
-                let mut imap = self.objects().inode_map.write();
-                // Owned pages are written anew by the next fold.
-                imap.tree.touch(reader, level, key, at)?;
-                freed.extend(imap.take_freed_space());
-            }
-            TreeKind::Orphans => {
-                let mut tree = self.objects().orphans.lock();
-                tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed_space());
-            }
-            TreeKind::Usage => {
-                let mut tree = self.log.usage.lock();
-                tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed_space());
-            }
-            TreeKind::Extents | TreeKind::Directory => {
-                let op: StoreOperation<'_> = self.begin_cleaning();
-                let mut locked = op.lock(&[owner])?;
-                let state = locked.state_mut(owner);
-                let touched = match &mut state.content {
-                    ObjectContent::Blocks(BlockContent {
-                        extents: FileExtents::Tree(tree),
-                        ..
-                    })
-                    | ObjectContent::Dir(crate::object::directory::DirectoryContent {
-                        entries: crate::object::directory::DirectoryEntries::Tree(tree),
-                        ..
-                    }) => tree.touch(reader, level, key, at)?,
-                    _ => false,
-                };
-                // Folding the object needs it in the batch.
-                if touched {
-                    mark_unchanged(&mut locked, owner).take_freed_pages(&mut freed);
-                }
-            }
-            TreeKind::SharedExtents => {
-                let mut table = reader.shared.write();
-                table.tree.touch(reader, level, key, at)?;
-                freed.extend(table.tree.take_freed_space());
-                reader.shared.publish_totals(&table);
-            }
-            TreeKind::Notes => {
-                let mut tree = self.objects().notes.lock();
-                tree.touch(reader, level, key, at)?;
-                freed.extend(tree.take_freed_space());
-            }
-            // No pages of these kinds exist yet.
-            TreeKind::History | TreeKind::Xattrs => {}
-        }
-        self.objects().account_freed(&freed);
-        Ok(())
     }
 }
 

@@ -21,10 +21,11 @@ pub use self::plan::SharePlan;
 use self::plan::{REFERENCE_BYTES, STEP_BYTES, ShareLook, SharePart};
 use crate::counters::add_to_counter;
 use crate::error::StoreError;
-use crate::format::extent::{MappedExtent, SharedSlice};
+use crate::format::extent::{Extent, MappedExtent, SharedSlice};
 use crate::object::state::DirtyBlock;
 use crate::store::locked::LockedObjects;
 use crate::tree::freed::FreedSpace;
+use crate::tree::reader::CachedReader;
 use teal_types::limits::FILE_MAX;
 use teal_types::{BLOCK, ObjectNo, SECTOR};
 
@@ -58,21 +59,9 @@ impl LockedObjects<'_> {
         if to.1.checked_add(len).is_none_or(|end| end > FILE_MAX) {
             return Err(StoreError::TooBig("a file"));
         }
-        let src = &self.objects().reader;
-        // Looked at again under the locks: both files may have changed.
-        let look = self.state_of(from.0).look_ahead(
-            src,
-            from,
-            (to.0, to.1, self.state_of(to.0)),
-            len.min(sharing.bytes),
-        )?;
-        let Some(mut look) = look else { return Ok(0) };
-        // Never more than was promised.
-        let most = sharing
-            .cost
-            .bytes()
-            .saturating_sub(STEP_BYTES + look.replaced * REFERENCE_BYTES);
-        look.found.cut_to_cost(most);
+        let Some(mut look) = self.look_again(from, to, len, sharing)? else {
+            return Ok(0);
+        };
         // Nothing has changed until everything that can fail has not.
         if !self.warm_sharing(from.0, to.0, &mut look)? {
             return Ok(0);
@@ -95,6 +84,27 @@ impl LockedObjects<'_> {
         Ok(done)
     }
 
+    /// Looks at a step again under the locks, since both files may have changed, and cuts it to what
+    /// was promised.
+    fn look_again(
+        &self,
+        from: (ObjectNo, u64),
+        to: (ObjectNo, u64),
+        len: u64,
+        sharing: &SharePlan,
+    ) -> Result<Option<ShareLook>, StoreError> {
+        let src = &self.objects().reader;
+        let target = (to.0, to.1, self.state_of(to.0));
+        let source = self.state_of(from.0);
+        let Some(mut look) = source.look_ahead(src, from, target, len.min(sharing.bytes))? else {
+            return Ok(None);
+        };
+        let fixed = STEP_BYTES + look.replaced * REFERENCE_BYTES;
+        let most = sharing.cost.bytes().saturating_sub(fixed);
+        look.found.cut_to_cost(most);
+        Ok(Some(look))
+    }
+
     /// Loads every page that a step changes; cuts the step where a shared extent takes no more
     /// references. `false` when nothing is left of it, or there are no ids.
     fn warm_sharing(
@@ -104,28 +114,16 @@ impl LockedObjects<'_> {
         look: &mut ShareLook,
     ) -> Result<bool, StoreError> {
         let src = &self.objects().reader;
-        let mut full = None;
-        for (block, part) in &look.found.parts {
-            // A counter that is full cannot take another reference.
-            if let SharePart::Shared(slice) = part
-                && !src.shared.takes_more(src, slice.id)?
-            {
-                full = Some(*block);
-                break;
-            }
-        }
-        if let Some(block) = full {
+        if let Some(block) = first_full(src, &look.found.parts)? {
             look.found.cut_at(block);
         }
-        let own = |(_, part): &(u64, SharePart)| {
+        let mut addrs = Vec::new();
+        for (_, part) in &look.found.parts {
             if let SharePart::Own(extent) = part {
-                Some(extent.addr)
-            } else {
-                None
+                addrs.push(extent.addr);
             }
-        };
+        }
         // Extents that become shared get an entry each.
-        let addrs: Vec<_> = look.found.parts.iter().filter_map(own).collect();
         if !src.shared.warm_new(src, &addrs)? {
             return Ok(false);
         }
@@ -158,66 +156,79 @@ impl LockedObjects<'_> {
         let objects = self.objects();
         let lsn = self.lsn();
         let src = &objects.reader;
-        let (mut shared, mut freed, mut range, mut parts) =
-            (SharedBlocks::default(), Vec::new(), None, 0);
+        let mut shared = SharedBlocks::default();
+        let mut freed = Vec::new();
+        // The blocks of the source whose map changes, and the number of parts there.
+        let mut remapped: Option<(u64, u64)> = None;
+        let mut parts = 0;
         for (block, part) in look.found.parts {
-            match part {
-                SharePart::Dirty(bytes) => shared.dirty.push((block, bytes)),
+            let slice = match part {
+                SharePart::Dirty(bytes) => {
+                    shared.dirty.push((block, bytes));
+                    continue;
+                }
                 SharePart::Shared(slice) => {
                     // One more reference to what is shared already.
                     src.shared.change_count(src, slice.id, 1, &mut freed)?;
-                    shared
-                        .slices
-                        .push((block, SharedSlice { born: lsn, ..slice }));
+                    slice
                 }
                 SharePart::Own(extent) => {
-                    // The content lives in the table from now on, and no longer in the file's map.
-                    objects.segments.lock().add_live(
-                        extent.addr.byte_offset(),
-                        extent.bytes(),
-                        extent.born,
-                    );
-                    let (blocks, stored, born) =
-                        (extent.blocks() as u16, extent.stored, extent.born);
-                    // One reference from each file.
-                    let id = src.shared.add_extent(src, extent, 2)?;
-                    let slice = SharedSlice {
-                        id,
-                        first: 0,
-                        blocks,
-                        stored,
-                        born,
-                    };
-                    let extents = &mut self.state_mut(from).blocks_mut().extents;
-                    extents.replace_range(
-                        src,
-                        from,
-                        block,
-                        MappedExtent::Shared(slice),
-                        &mut freed,
-                    )?;
-                    shared
-                        .slices
-                        .push((block, SharedSlice { born: lsn, ..slice }));
+                    let slice = self.share_own(from, block, extent, &mut freed)?;
+                    let first = remapped.map_or(block, |(first, _)| first);
+                    remapped = Some((first, block + u64::from(slice.blocks)));
                     parts += 1;
-                    range = Some((
-                        range.map_or(block, |(first, _)| first),
-                        block + u64::from(blocks),
-                    ));
+                    slice
                 }
-            }
+            };
+            let given = SharedSlice { born: lsn, ..slice };
+            shared.slices.push((block, given));
         }
         objects.account_freed(&freed);
-        // The source's map changed, though not its content.
-        if let Some((first, end)) = range {
-            let old = self.state_of(from).core.lsn;
-            let state = self.mark_changed(from);
-            // No reader can see a change of the object.
-            state.core.lsn = old;
-            state.blocks_mut().remapped.add(first, end - first, parts);
-            self.account_freed_pages(from);
+        if let Some((first, end)) = remapped {
+            self.note_remapped(from, (first, end - first), parts);
         }
         Ok(shared)
+    }
+
+    /// Notes that so many parts of a file's map changed in a range of blocks, though not its
+    /// content.
+    fn note_remapped(&mut self, no: ObjectNo, (first, count): (u64, u64), parts: usize) {
+        let old = self.state_of(no).core.lsn;
+        let state = self.mark_changed(no);
+        // No reader can see a change of the object.
+        state.core.lsn = old;
+        state.blocks_mut().remapped.add(first, count, parts);
+        self.account_freed_pages(no);
+    }
+
+    /// Moves one of a file's own extents to the table, where its content lives from now on, with
+    /// one reference from each of both files. Returns the file's part of it.
+    fn share_own(
+        &mut self,
+        from: ObjectNo,
+        block: u64,
+        extent: Extent,
+        freed: &mut Vec<FreedSpace>,
+    ) -> Result<SharedSlice, StoreError> {
+        let objects = self.objects();
+        let src = &objects.reader;
+        let byte = extent.addr.byte_offset();
+        let bytes = extent.bytes();
+        objects.segments.lock().add_live(byte, bytes, extent.born);
+        let blocks = extent.blocks() as u16;
+        let stored = extent.stored;
+        let born = extent.born;
+        let id = src.shared.add_extent(src, extent, 2)?;
+        let slice = SharedSlice {
+            id,
+            first: 0,
+            blocks,
+            stored,
+            born,
+        };
+        let extents = &mut self.state_mut(from).blocks_mut().extents;
+        extents.replace_range(src, from, block, MappedExtent::Shared(slice), freed)?;
+        Ok(slice)
     }
 
     /// Lets the target's blocks be what the source gave.
@@ -241,21 +252,18 @@ impl LockedObjects<'_> {
         // The log must know of the hole, even where nothing was stored.
         blocks.holes.push((first, count));
         blocks.remapped.add(first, count, shared.slices.len());
-        let place = |block: u64| block - source + first;
-        blocks.dirty.extend(
-            shared
-                .dirty
-                .into_iter()
-                .map(|(block, bytes)| (place(block), bytes)),
-        );
+        for (block, bytes) in shared.dirty {
+            blocks.dirty.insert(block - source + first, bytes);
+        }
         // Sectors are counted as files show them (`st_blocks`).
         let mut stored = 0;
         for (block, slice) in shared.slices {
             stored += u64::from(slice.stored);
+            let at = block - source + first;
             blocks.extents.replace_range(
                 &objects.reader,
                 to,
-                place(block),
+                at,
                 MappedExtent::Shared(slice),
                 &mut freed,
             )?;
@@ -266,6 +274,18 @@ impl LockedObjects<'_> {
         objects.account_freed(&freed);
         Ok(())
     }
+}
+
+/// Returns the block of the first part whose counter is full: it cannot take another reference.
+fn first_full(src: &CachedReader, parts: &[(u64, SharePart)]) -> Result<Option<u64>, StoreError> {
+    for (block, part) in parts {
+        if let SharePart::Shared(slice) = part
+            && !src.shared.takes_more(src, slice.id)?
+        {
+            return Ok(Some(*block));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

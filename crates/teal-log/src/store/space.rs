@@ -74,18 +74,24 @@ impl Store {
         if lacks == 0 {
             return space;
         }
-        // All possible segments, cleaned, without the space that is promised already and the
-        // cleaner's reserve once they are all in use.
-        let within = all - lacks;
-        let cleaner = objects.cleaner_bytes_with(within / objects.geometry.segment_bytes());
-        let taken = live + cleaner + objects.ledger.promised_bytes();
-        let batch = objects.ledger.batch_bytes() as i64 - objects.ledger.relocated_bytes() as i64;
-        let waiting = batch + objects.fold_bytes() as i64;
-        let within_host = within as i64 - taken as i64 - waiting;
+        let within_host = self.writable_within(all - lacks, live);
         SpaceStatus {
-            free: free_of_capacity.min(within_host.max(0) as u64),
+            free: free_of_capacity.min(within_host),
             before_waiting: space.before_waiting.saturating_sub(lacks),
             ..space
         }
+    }
+
+    /// Returns the bytes that can be written within so many bytes of segments, all of them cleaned,
+    /// without the space that is promised already and the cleaner's reserve once they are all in
+    /// use.
+    fn writable_within(&self, bytes: u64, live: u64) -> u64 {
+        let objects = self.objects();
+        let cleaner = objects.cleaner_bytes_with(bytes / objects.geometry.segment_bytes());
+        let taken = live + cleaner + objects.ledger.promised_bytes();
+        let batch = objects.ledger.batch_bytes() as i64 - objects.ledger.relocated_bytes() as i64;
+        let waiting = batch + objects.fold_bytes() as i64;
+        let writable = bytes as i64 - taken as i64 - waiting;
+        writable.max(0) as u64
     }
 }

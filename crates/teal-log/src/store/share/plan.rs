@@ -67,13 +67,38 @@ impl ShareableParts {
     pub(super) fn cut_to_cost(&mut self, most: u64) {
         let mut sum = 0;
         // The parts that fit the cost that was promised.
-        let over = self.parts.iter().find(|(_, part)| {
+        for (block, part) in &self.parts {
             sum += part.share_cost();
-            sum > most
-        });
-        if let Some(block) = over.map(|(block, _)| *block) {
-            self.cut_at(block);
+            if sum > most {
+                return self.cut_at(*block);
+            }
         }
+    }
+
+    fn share_cost(&self) -> u64 {
+        let mut cost = 0;
+        for (_, part) in &self.parts {
+            cost += part.share_cost();
+        }
+        cost
+    }
+
+    /// Returns how many blocks are not committed yet.
+    fn dirty_blocks(&self) -> u64 {
+        let mut count = 0;
+        for (_, part) in &self.parts {
+            count += u64::from(matches!(part, SharePart::Dirty(_)));
+        }
+        count
+    }
+
+    /// Returns how many parts are shared already.
+    fn shared_parts(&self) -> u64 {
+        let mut count = 0;
+        for (_, part) in &self.parts {
+            count += u64::from(matches!(part, SharePart::Shared(_)));
+        }
+        count
     }
 }
 
@@ -170,11 +195,7 @@ impl ObjectState {
                 // The target's parts are counted as well: replacing them costs references.
                 blocks.shareable_parts(src, to_no, to_first, to_first + (found.end - first))?;
             found.cut_at(first + (over.end - to_first));
-            replaced = over
-                .parts
-                .iter()
-                .filter(|(_, part)| matches!(part, SharePart::Shared(_)))
-                .count() as u64;
+            replaced = over.shared_parts();
         }
         Ok(Some(ShareLook {
             first,
@@ -212,39 +233,42 @@ impl Store {
         to: (ObjectNo, u64),
         len: u64,
     ) -> Result<SharePlan, StoreError> {
+        let Some(look) = self.look_at_step(from, to, len)? else {
+            return Ok(SharePlan {
+                bytes: 0,
+                uncommitted: 0,
+                cost: Cost::share(STEP_BYTES),
+            });
+        };
+        // A bound for the operation that follows, if nothing changes in between.
+        let bytes = STEP_BYTES + look.replaced * REFERENCE_BYTES + look.found.share_cost();
+        Ok(SharePlan {
+            // The copy may end within a block.
+            bytes: (look.block_count() * BLOCK).min(len),
+            uncommitted: look.found.dirty_blocks() * BLOCK,
+            cost: Cost::share(bytes),
+        })
+    }
+
+    /// Looks at both files of a step.
+    fn look_at_step(
+        &self,
+        from: (ObjectNo, u64),
+        to: (ObjectNo, u64),
+        len: u64,
+    ) -> Result<Option<ShareLook>, StoreError> {
+        let reader = &self.objects().reader;
         let target = self.objects().load_object(to.0)?;
-        let look = self.objects().with_state(from.0, |source| {
+        self.objects().with_state(from.0, |source| {
             if from.0 == to.0 {
-                return source.look_ahead(&self.objects().reader, from, (to.0, to.1, source), len);
+                return source.look_ahead(reader, from, (to.0, to.1, source), len);
             }
             // No reader waits for two objects: an operation that holds the other one may want this
             // one.
             match target.state.try_read() {
-                Some(target) => {
-                    source.look_ahead(&self.objects().reader, from, (to.0, to.1, &target), len)
-                }
+                Some(target) => source.look_ahead(reader, from, (to.0, to.1, &target), len),
                 None => Ok(None),
             }
-        })?;
-        let none = SharePlan {
-            bytes: 0,
-            uncommitted: 0,
-            cost: Cost::share(STEP_BYTES),
-        };
-        let Some(look) = look else { return Ok(none) };
-        let parts = || look.found.parts.iter().map(|(_, part)| part);
-        // A bound for the operation that follows, if nothing changes in between.
-        let bytes = STEP_BYTES
-            + look.replaced * REFERENCE_BYTES
-            + parts().map(SharePart::share_cost).sum::<u64>();
-        Ok(SharePlan {
-            // The copy may end within a block.
-            bytes: (look.block_count() * BLOCK).min(len),
-            uncommitted: parts()
-                .filter(|part| matches!(part, SharePart::Dirty(_)))
-                .count() as u64
-                * BLOCK,
-            cost: Cost::share(bytes),
         })
     }
 
