@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::format::anchor::Anchor;
 use crate::format::checksum::crc_matches;
 use crate::format::delta::{Delta, decode_body};
-use crate::format::geometry::Geometry;
+use crate::format::geometry::{Geometry, Segment};
 use crate::format::record::{self, HEADER, RecordHeader, SectorRun};
 use crate::format::root_copy::RootCopy;
 use crate::format::superblock::Superblock;
@@ -41,6 +41,9 @@ impl ChainRecord {
     }
 }
 
+/// From where to where each segment was read: no sector is read twice.
+type ReadStretches = BTreeMap<Segment, (Sector, Sector)>;
+
 /// The chain of records that an anchor leads to.
 pub(crate) struct FollowedChain {
     /// The records of whole batches.
@@ -56,8 +59,8 @@ fn lost(seq: u64, at: Sector) -> StoreOpenError {
 impl FollowedChain {
     /// Returns whether a checkpoint's last record is among the records.
     pub(crate) fn has_checkpoint(&self) -> bool {
-        let is_last = |record: &ChainRecord| record.header.has_flag(record::CHECKPOINT);
-        self.chain.iter().any(is_last)
+        let mut records = self.chain.iter();
+        records.any(|record| record.header.has_flag(record::CHECKPOINT))
     }
 }
 
@@ -78,7 +81,8 @@ impl OpeningDisk<'_> {
     pub(crate) fn read_header(&self, at: Sector) -> Option<(RecordHeader, Vec<u8>)> {
         let mut bytes = vec![0; HEADER];
         self.read_raw(at, &mut bytes).ok()?;
-        RecordHeader::decode(&bytes, &self.sb.uuid).map(|h| (h, bytes))
+        let header = RecordHeader::decode(&bytes, &self.sb.uuid)?;
+        Some((header, bytes))
     }
 
     /// Reads the whole record at `at`, payload unverified.
@@ -88,7 +92,10 @@ impl OpeningDisk<'_> {
         fits: impl Fn(&RecordHeader) -> bool,
     ) -> Option<ChainRecord> {
         // The number decides first: leftovers are seldom read further.
-        let (header, bytes) = self.read_header(at).filter(|(h, _)| fits(h))?;
+        let (header, bytes) = self.read_header(at)?;
+        if !fits(&header) {
+            return None;
+        }
         // A damaged length must not reach outside of the log.
         if !self.geometry.holds_run(SectorRun {
             addr: at,
@@ -101,7 +108,10 @@ impl OpeningDisk<'_> {
         self.read_raw(at.plus(1 + u64::from(header.payload)), &mut body)
             .ok()?;
         body.truncate(header.body as usize);
-        crc_matches(&body, header.body_crc).then(|| ChainRecord {
+        if !crc_matches(&body, header.body_crc) {
+            return None;
+        }
+        Some(ChainRecord {
             at,
             header,
             digest: record::header_digest(&bytes, &self.sb.uuid),
@@ -134,51 +144,14 @@ impl OpeningDisk<'_> {
     /// many runs, and every record that is found names the next ones.
     fn durable_by_leftovers(&self, last: &ChainRecord) -> u64 {
         let mut highest = 0;
-        let gap = last.header.gap;
-        // From where to where each segment was read: no sector is read twice.
-        let mut read: BTreeMap<_, (Sector, Sector)> = BTreeMap::new();
+        let mut read = ReadStretches::default();
         let mut runs = vec![last.header.next_a, last.header.next_b];
         while let Some(run) = runs.pop() {
-            let Some(segment) = self
-                .geometry
-                .segment_of(run.addr)
-                .filter(|_| self.geometry.holds_run(run))
-            else {
-                // A watermark in a leftover may be forged by damage, so only whole headers count.
+            // A watermark in a leftover may be forged by damage, so only whole headers count.
+            let Some((begin, end)) = self.unread_start(run, last.header.gap, &mut read) else {
                 continue;
             };
-            let usable = self.geometry.usable_run(segment);
-            let stop = usable.addr.plus(u64::from(usable.sectors));
-            let far = run
-                .addr
-                .plus(record::SECTORS_MAX + u64::from(gap) + self.geometry.align);
-            // Segments are read once, whatever runs lead there.
-            let (from, to) = read.get(&segment).copied().unwrap_or((stop, usable.addr));
-            let begin = if (from..=to).contains(&run.addr) {
-                to
-            } else {
-                run.addr
-            };
-            let end = if begin < from { far.min(from) } else { far }.min(stop);
-            if run.sectors == 0 || begin >= end {
-                continue;
-            }
-            read.insert(segment, (from.min(begin), to.max(end)));
-            let mut bytes = vec![0; (end.byte_offset() - begin.byte_offset()) as usize];
-            if self
-                .window
-                .borrow_mut()
-                .read_on(self.reader, begin, &mut bytes)
-                .is_err()
-            {
-                // Sector by sector then: one bad sector hides only itself.
-                for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
-                    if self.reader.read_raw(begin.plus(i as u64), sector).is_err() {
-                        // Zeros decode to nothing.
-                        sector.fill(0);
-                    }
-                }
-            }
+            let bytes = self.read_leftovers(begin, end);
             for sector in bytes.chunks(SECTOR as usize) {
                 if let Some(header) = RecordHeader::decode(sector, &self.sb.uuid)
                     && header.seq > last.header.seq
@@ -191,6 +164,51 @@ impl OpeningDisk<'_> {
             }
         }
         highest
+    }
+
+    /// Returns from where to where the start of a run is to be read, if it lies in the log and was
+    /// not read yet; from then on it counts as read.
+    fn unread_start(
+        &self,
+        run: SectorRun,
+        gap: u32,
+        read: &mut ReadStretches,
+    ) -> Option<(Sector, Sector)> {
+        let segment = self.geometry.segment_of(run.addr)?;
+        if !self.geometry.holds_run(run) {
+            return None;
+        }
+        let usable = self.geometry.usable_run(segment);
+        let stop = usable.addr.plus(u64::from(usable.sectors));
+        let far = run
+            .addr
+            .plus(record::SECTORS_MAX + u64::from(gap) + self.geometry.align);
+        // Segments are read once, whatever runs lead there.
+        let (from, to) = read.get(&segment).copied().unwrap_or((stop, usable.addr));
+        let is_within = (from..=to).contains(&run.addr);
+        let begin = if is_within { to } else { run.addr };
+        let end = if begin < from { far.min(from) } else { far }.min(stop);
+        if run.sectors == 0 || begin >= end {
+            return None;
+        }
+        read.insert(segment, (from.min(begin), to.max(end)));
+        Some((begin, end))
+    }
+
+    /// Reads a stretch, in which sectors that cannot be read are zeros.
+    fn read_leftovers(&self, begin: Sector, end: Sector) -> Vec<u8> {
+        let mut bytes = vec![0; (end.byte_offset() - begin.byte_offset()) as usize];
+        let window = self.window.borrow_mut();
+        if window.read_on(self.reader, begin, &mut bytes).is_err() {
+            // Sector by sector then: one bad sector hides only itself.
+            for (i, sector) in bytes.chunks_mut(SECTOR as usize).enumerate() {
+                if self.reader.read_raw(begin.plus(i as u64), sector).is_err() {
+                    // Zeros decode to nothing.
+                    sector.fill(0);
+                }
+            }
+        }
+        bytes
     }
 
     pub(crate) fn payload_is_whole(&self, link: &ChainRecord) -> bool {
@@ -292,31 +310,38 @@ impl OpeningDisk<'_> {
             }
             // Every record tells how far the log was durable then.
             watermark = watermark.max(last.header.watermark);
-            // The chain ends at the first record that does not follow.
-            match self.next_record(last) {
-                Some(link) => chain.push(link),
-                None => {
-                    watermark = watermark.max(self.durable_by_leftovers(last));
-                    // A durable record is missing: the disk lost data, and nothing may be cut
-                    // silently.
-                    if watermark > last.header.seq && !salvage && !bug(Bug::NoWatermark) {
-                        return Err(lost(last.header.seq + 1, last.header.next_a.addr));
-                    }
-                    if !salvage || losses >= RESUMES_MAX {
-                        break;
-                    }
-                    let Some(mut resumed) = self.resume_behind(last, watermark) else {
-                        break;
-                    };
-                    losses += 1;
-                    resumed.is_behind_loss = true;
-                    // A batch of which a part is lost is not redone by half.
-                    let whole = committed_records(&chain);
-                    chain.truncate(whole);
-                    chain.push(resumed);
-                }
+            if let Some(link) = self.next_record(last) {
+                chain.push(link);
+                continue;
             }
+            // The chain ends at the first record that does not follow.
+            watermark = watermark.max(self.durable_by_leftovers(last));
+            // A durable record is missing: the disk lost data, and nothing may be cut silently.
+            if watermark > last.header.seq && !salvage && !bug(Bug::NoWatermark) {
+                return Err(lost(last.header.seq + 1, last.header.next_a.addr));
+            }
+            if !salvage || losses >= RESUMES_MAX {
+                break;
+            }
+            let Some(mut resumed) = self.resume_behind(last, watermark) else {
+                break;
+            };
+            losses += 1;
+            resumed.is_behind_loss = true;
+            // A batch of which a part is lost is not redone by half.
+            chain.truncate(committed_records(&chain));
+            chain.push(resumed);
         }
+        self.cut_to_whole_batches(chain, start, watermark)
+    }
+
+    /// Cuts a chain that begins at `start` to the batches that are whole.
+    fn cut_to_whole_batches(
+        &self,
+        mut chain: Vec<ChainRecord>,
+        start: Sector,
+        watermark: u64,
+    ) -> Result<FollowedChain, StoreOpenError> {
         let found = chain.len();
         let last = chain.last().map(|link| link.header).unwrap_or_default();
         // Below the watermark a barrier came after the payload. Above it, it may be torn.
@@ -329,11 +354,9 @@ impl OpeningDisk<'_> {
         if bug(Bug::TornTailRefused) && committed < found {
             return Err(lost(0, start));
         }
-        chain.truncate(if bug(Bug::CommitFlagIgnored) {
-            chain.len()
-        } else {
-            committed
-        });
+        if !bug(Bug::CommitFlagIgnored) {
+            chain.truncate(committed);
+        }
         Ok(FollowedChain { chain, last })
     }
 }
@@ -355,8 +378,11 @@ impl CachedReader {
 
 /// Returns how many of these records belong to batches whose end is there.
 fn committed_records(chain: &[ChainRecord]) -> usize {
-    chain
-        .iter()
-        .rposition(|record| record.header.has_flag(record::COMMIT))
-        .map_or(0, |last| last + 1)
+    let mut committed = 0;
+    for (count, record) in (1..).zip(chain) {
+        if record.header.has_flag(record::COMMIT) {
+            committed = count;
+        }
+    }
+    committed
 }

@@ -22,16 +22,13 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
     // second one is.
     let mut places = vec![Superblock::second_copy(sectors), Sector::new(0)];
     while let Some(at) = places.pop() {
-        let mut bytes = vec![0; superblock::BYTES];
-        if let Err(source) = disk.read_at(at, &mut bytes) {
-            let source = Arc::new(source);
-            unread = Some(StoreError::Io {
-                doing: DiskRequest::Read,
-                at: at.get(),
-                source,
-            });
-            continue;
-        }
+        let bytes = match read_copy(disk, at) {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                unread = Some(e);
+                continue;
+            }
+        };
         let claimed = Superblock::claimed_second_copy(&bytes);
         if at == Sector::new(0)
             && let Some(claimed) = claimed
@@ -57,12 +54,31 @@ pub fn read_superblock(disk: &dyn Disk) -> Result<Superblock, StoreOpenError> {
     if let Some(unread) = unread {
         return Err(StoreOpenError::Store(unread));
     }
-    Err(match first {
+    Err(refusal_of(first))
+}
+
+/// Returns the copy of the superblock at `at` as it is on the disk.
+fn read_copy(disk: &dyn Disk, at: Sector) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; superblock::BYTES];
+    match disk.read_at(at, &mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(source) => Err(StoreError::Io {
+            doing: DiskRequest::Read,
+            at: at.get(),
+            source: Arc::new(source),
+        }),
+    }
+}
+
+/// Returns why a disk is not opened whose first copy was refused for this reason; `None` if there
+/// is no copy at all.
+fn refusal_of(first: Option<SuperblockRefusal>) -> StoreOpenError {
+    match first {
         Some(SuperblockRefusal::Version(v)) if v < superblock::VERSION => StoreOpenError::Older(v),
         Some(SuperblockRefusal::Version(v)) => StoreOpenError::Newer(v),
         Some(SuperblockRefusal::Features(bits)) => StoreOpenError::Features(bits),
         Some(SuperblockRefusal::Geometry(what)) => StoreOpenError::Geometry(what),
         Some(SuperblockRefusal::Damaged) => StoreOpenError::Superblocks,
         Some(SuperblockRefusal::NotTeal) | None => StoreOpenError::NotTeal,
-    })
+    }
 }

@@ -23,6 +23,16 @@ pub(crate) enum RedoRule {
     Salvage,
 }
 
+/// What is left of a delta after it was redone as far as it concerns the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RedoOutcome {
+    Done,
+    /// What it says of an object is redone later.
+    ObjectWaits,
+    /// It contradicts the state.
+    Contradiction,
+}
+
 impl ObjectStore {
     /// Redoes a record; `is_entry`: the record before lies in another segment. What it says of
     /// objects goes into `deltas`. `losses`: how often records are missing since the checkpoint.
@@ -33,19 +43,8 @@ impl ObjectStore {
         (losses, rule): (u32, RedoRule),
         deltas: &mut DeferredDeltas,
     ) -> Result<(), StoreError> {
-        {
-            // The table is locked for this record only.
-            let mut segments = self.segments.lock();
-            if is_entry {
-                segments.start_anew(link.at);
-            }
-            segments.enter_segment(link.at, link.header.seq);
-        }
-        let damaged = || StoreError::Corrupt {
-            what: "a record",
-            at: link.at.get(),
-            object: None,
-        };
+        self.enter_record(link, is_entry);
+        let damaged = || damaged_record(link);
         let byte = link.at.byte_offset() + SECTOR * (1 + u64::from(link.header.payload));
         for placed in decode_body(&link.body, link.header.deltas) {
             let placed = placed.map_err(|_| damaged())?;
@@ -59,16 +58,20 @@ impl ObjectStore {
             }
             self.numbers.raise_above_object(no);
             let waits = match self.redo_at_once(&placed, lsn, byte + placed.at as u64) {
-                Err(_) | Ok(None) if rule == RedoRule::Salvage => changes_object(&placed.delta),
-                redone => redone?.ok_or_else(damaged)?,
+                Ok(RedoOutcome::Done) => false,
+                Ok(RedoOutcome::ObjectWaits) => true,
+                Ok(RedoOutcome::Contradiction) | Err(_) if rule == RedoRule::Salvage => {
+                    changes_object(&placed.delta)
+                }
+                Ok(RedoOutcome::Contradiction) => return Err(damaged()),
+                Err(e) => return Err(e),
             };
             if waits {
-                // The body is shared by all its deltas.
                 let at = u32::try_from(placed.at).map_err(|_| damaged())?;
-                let byte = byte + placed.at as u64;
                 deltas.entry(no).or_default().push(DeferredDelta {
+                    // The body is shared by all its deltas.
                     body: Arc::clone(&link.body),
-                    byte,
+                    byte: byte + placed.at as u64,
                     at,
                     lsn,
                     losses,
@@ -78,17 +81,23 @@ impl ObjectStore {
         Ok(())
     }
 
+    /// Counts a record to its segment; `is_entry`: it is the first one there.
+    fn enter_record(&self, link: &ChainRecord, is_entry: bool) {
+        // The table is locked for this record only.
+        let mut segments = self.segments.lock();
+        if is_entry {
+            segments.start_anew(link.at);
+        }
+        segments.enter_segment(link.at, link.header.seq);
+    }
+
     /// Takes over what a record of the last checkpoint keeps.
     pub(crate) fn redo_kept(
         &self,
         link: &ChainRecord,
         deltas: &mut DeferredDeltas,
     ) -> Result<(), StoreError> {
-        let damaged = || StoreError::Corrupt {
-            what: "a record",
-            at: link.at.get(),
-            object: None,
-        };
+        let damaged = || damaged_record(link);
         for placed in decode_body(&link.body, link.header.deltas) {
             let placed = placed.map_err(|_| damaged())?;
             // A kept change is a delta within a delta.
@@ -109,67 +118,77 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Redoes a delta that does not wait. Returns whether it changes an object, or `Ok(None)` when
-    /// it contradicts the state.
+    /// Redoes what a delta says of the store.
     fn redo_at_once(
         &self,
         placed: &PlacedDelta<'_>,
         lsn: Lsn,
         byte: u64,
-    ) -> Result<Option<bool>, StoreError> {
-        let no = placed.object;
-        let done = |redone: Option<()>| redone.map(|()| false);
+    ) -> Result<RedoOutcome, StoreError> {
+        if changes_object(&placed.delta) {
+            self.redo_space(placed, lsn, byte)?;
+            return Ok(RedoOutcome::ObjectWaits);
+        }
+        Ok(if self.redo_table(placed)? {
+            RedoOutcome::Done
+        } else {
+            RedoOutcome::Contradiction
+        })
+    }
+
+    /// Redoes what a delta that changes an object says of the space and of the orphans; the object
+    /// itself is deferred.
+    fn redo_space(&self, placed: &PlacedDelta<'_>, lsn: Lsn, byte: u64) -> Result<(), StoreError> {
         match &placed.delta {
-            // The record is live from here on; the object itself is deferred.
-            Delta::Inode(bytes) => self.segments.lock().add_live(byte, bytes.len() as u64, lsn),
+            // The record is live from here on.
+            Delta::Inode(bytes) => {
+                let len = bytes.len() as u64;
+                self.segments.lock().add_live(byte, len, lsn);
+            }
             Delta::Extent {
                 extent: MappedExtent::Own(own),
                 ..
             } => {
-                self.segments
-                    .lock()
-                    .add_live(own.addr.byte_offset(), own.bytes(), own.born);
+                let byte = own.addr.byte_offset();
+                self.segments.lock().add_live(byte, own.bytes(), own.born);
             }
             // The orphan set is small and is redone at once.
-            Delta::Free => self.change_orphans(no, false, &SpaceCharge::default())?,
-            Delta::Head(_)
-            | Delta::Attributes(_)
-            | Delta::Extent { .. }
-            | Delta::Hole { .. }
-            | Delta::EntrySet { .. }
-            | Delta::EntryGone { .. } => {}
+            Delta::Free => {
+                self.change_orphans(placed.object, false, &SpaceCharge::default())?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Redoes a change of a table of the whole store. Returns false when it contradicts the state.
+    fn redo_table(&self, placed: &PlacedDelta<'_>) -> Result<bool, StoreError> {
+        let no = placed.object;
+        let redone = match &placed.delta {
             Delta::Orphan(orphan) => {
-                return self
-                    .change_orphans(no, *orphan, &SpaceCharge::default())
-                    .map(|()| Some(false));
+                self.change_orphans(no, *orphan, &SpaceCharge::default())?;
+                Some(())
             }
             Delta::Note { piece, value } => {
-                return self
-                    .redo_note(no, *piece, Some(value))
-                    .map(|()| Some(false));
+                self.redo_note(no, *piece, Some(value))?;
+                Some(())
             }
             Delta::NoteGone { piece } => {
-                return self.redo_note(no, *piece, None).map(|()| Some(false));
+                self.redo_note(no, *piece, None)?;
+                Some(())
             }
             Delta::SharedSet { id, shared } => {
-                return self
-                    .redo_shared(*id, &SharedChange::Set(shared.clone()))
-                    .map(done);
+                self.redo_shared(*id, &SharedChange::Set(shared.clone()))?
             }
             Delta::SharedCount { id, count } => {
-                return self
-                    .redo_shared(*id, &SharedChange::Count(*count))
-                    .map(done);
+                self.redo_shared(*id, &SharedChange::Count(*count))?
             }
-            Delta::SharedGone { id } => {
-                return self.redo_shared(*id, &SharedChange::Gone).map(done);
-            }
-            // Kept changes are taken from the last checkpoint only.
-            Delta::Page { .. } | Delta::Roots(_) | Delta::Kept { .. } | Delta::Ignored => {
-                return Ok(Some(false));
-            }
-        }
-        Ok(Some(true))
+            Delta::SharedGone { id } => self.redo_shared(*id, &SharedChange::Gone)?,
+            // Pages and roots are redone by opening; kept changes are taken from the last
+            // checkpoint only.
+            _ => Some(()),
+        };
+        Ok(redone.is_some())
     }
 
     /// Redoes what a batch said of a note.
@@ -191,17 +210,34 @@ impl ObjectStore {
     }
 }
 
+fn damaged_record(link: &ChainRecord) -> StoreError {
+    StoreError::Corrupt {
+        what: "a record",
+        at: link.at.get(),
+        object: None,
+    }
+}
+
 /// Returns whether a delta changes an object, and not only a table of the whole store.
 fn changes_object(delta: &Delta<'_>) -> bool {
-    matches!(
-        delta,
+    match delta {
         Delta::Inode(_)
-            | Delta::Extent { .. }
-            | Delta::Free
-            | Delta::Head(_)
-            | Delta::Attributes(_)
-            | Delta::Hole { .. }
-            | Delta::EntrySet { .. }
-            | Delta::EntryGone { .. }
-    )
+        | Delta::Extent { .. }
+        | Delta::Free
+        | Delta::Head(_)
+        | Delta::Attributes(_)
+        | Delta::Hole { .. }
+        | Delta::EntrySet { .. }
+        | Delta::EntryGone { .. } => true,
+        Delta::Orphan(_)
+        | Delta::Note { .. }
+        | Delta::NoteGone { .. }
+        | Delta::SharedSet { .. }
+        | Delta::SharedCount { .. }
+        | Delta::SharedGone { .. }
+        | Delta::Page { .. }
+        | Delta::Roots(_)
+        | Delta::Kept { .. }
+        | Delta::Ignored => false,
+    }
 }
