@@ -43,17 +43,22 @@ impl StoreChecker<'_> {
                 self.add_damaged_copy("second", &error, second);
             }
         }
-        let segment_of = |at| self.store.geometry.segment_of(at);
-        let is_apart = segment_of(ptr.addr())
-            .zip(segment_of(second))
-            .is_some_and(|(one, other)| one.0.abs_diff(other.0) >= APART);
-        if !is_apart {
+        if !self.is_apart(ptr.addr(), second) {
             self.add_problem(
                 Severity::Inconsistent,
                 None,
                 Some(second.get()),
                 "the two copies of a page lie side by side",
             );
+        }
+    }
+
+    /// Returns whether two places lie so far apart that no single damage is likely to meet both.
+    fn is_apart(&self, one: Sector, other: Sector) -> bool {
+        let geometry = &self.store.geometry;
+        match (geometry.segment_of(one), geometry.segment_of(other)) {
+            (Some(one), Some(other)) => one.0.abs_diff(other.0) >= APART,
+            _ => false,
         }
     }
 

@@ -41,47 +41,16 @@ impl StoreChecker<'_> {
     /// Checks the anchors. A torn anchor is normal after a power cut; a whole one must lead to its
     /// checkpoint while its place cannot have been reused.
     fn check_anchors(&mut self) {
-        let reader = &self.store.reader;
-        let uuid = &self.store.sb.uuid;
-        let mut found = Vec::new();
-        let mut torn = Vec::new();
-        for at in self.store.geometry.anchor_slots() {
-            let mut bytes = vec![0; anchor::BYTES];
-            let read = reader.read_raw(at, &mut bytes);
-            // A slot of zeros was never written.
-            match Anchor::decode(&bytes, uuid).filter(|_| read.is_ok()) {
-                Some(anchor) => found.push((at, anchor)),
-                None if read.is_err() || bytes.iter().any(|b| *b != 0) => torn.push(at),
-                None => {}
-            }
-        }
-        for at in torn {
-            self.add_problem(
-                Severity::Note,
-                None,
-                Some(at.get()),
-                "an anchor is not whole",
-            );
-        }
-        let whole = found.clone();
-        let Some((at, newest)) = found.into_iter().max_by_key(|(_, a)| a.checkpoint) else {
+        let found = self.find_anchors();
+        let Some((at, newest)) = found.iter().max_by_key(|(_, a)| a.checkpoint) else {
             return self.add_problem(Severity::Damage, None, None, "no anchor is whole");
         };
-        for (at, anchor) in whole {
-            let is_newest = anchor.checkpoint == newest.checkpoint;
-            if is_newest && read_root_copy(at, reader, uuid) == FoundRootCopy::Torn {
-                let at = at.plus(root_copy::SKIP).get();
-                let what = "a second copy of the roots is not whole";
-                self.add_problem(Severity::Note, None, Some(at), what);
+        for (at, anchor) in &found {
+            if anchor.checkpoint == newest.checkpoint {
+                self.check_root_copy(*at);
             }
         }
-        let mut header = vec![0; HEADER];
-        // The newest anchor must lead to the first record of its checkpoint.
-        let read = self.store.reader.read_raw(newest.addr, &mut header);
-        if read.is_err()
-            || RecordHeader::decode(&header, &self.store.sb.uuid)
-                .is_none_or(|h| h.seq != newest.seq)
-        {
+        if !self.leads_to_checkpoint(newest) {
             self.add_problem(
                 Severity::Damage,
                 None,
@@ -89,5 +58,45 @@ impl StoreChecker<'_> {
                 "the newest anchor leads nowhere",
             );
         }
+    }
+
+    /// Returns the anchors that are whole, each with its place.
+    fn find_anchors(&mut self) -> Vec<(Sector, Anchor)> {
+        let mut found = Vec::new();
+        for at in self.store.geometry.anchor_slots() {
+            let mut bytes = vec![0; anchor::BYTES];
+            let read = self.store.reader.read_raw(at, &mut bytes);
+            let is_read = read.is_ok();
+            match Anchor::decode(&bytes, &self.store.sb.uuid) {
+                Some(anchor) if is_read => found.push((at, anchor)),
+                // A slot of zeros was never written.
+                _ if is_read && bytes.iter().all(|b| *b == 0) => {}
+                _ => self.add_problem(
+                    Severity::Note,
+                    None,
+                    Some(at.get()),
+                    "an anchor is not whole",
+                ),
+            }
+        }
+        found
+    }
+
+    /// Checks the second copy of the roots behind the anchor at `at`.
+    fn check_root_copy(&mut self, at: Sector) {
+        let copy = read_root_copy(at, &self.store.reader, &self.store.sb.uuid);
+        if copy == FoundRootCopy::Torn {
+            let at = at.plus(root_copy::SKIP).get();
+            let what = "a second copy of the roots is not whole";
+            self.add_problem(Severity::Note, None, Some(at), what);
+        }
+    }
+
+    /// Returns whether an anchor leads to the first record of its checkpoint.
+    fn leads_to_checkpoint(&self, anchor: &Anchor) -> bool {
+        let mut bytes = vec![0; HEADER];
+        let read = self.store.reader.read_raw(anchor.addr, &mut bytes);
+        let header = RecordHeader::decode(&bytes, &self.store.sb.uuid);
+        read.is_ok() && header.is_some_and(|header| header.seq == anchor.seq)
     }
 }

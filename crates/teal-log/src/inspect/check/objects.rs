@@ -4,7 +4,7 @@ use super::{CheckPhase, CheckProgress, ObjectFacts, RangeUse, Severity, StoreChe
 use crate::format::extent::{Extent, MappedExtent};
 use crate::format::imap::RecordHome;
 use crate::format::inode::DirectoryEntry;
-use crate::format::page::{NodeItems, STORE_WIDE};
+use crate::format::page::{Node, NodeItems, PagePtr, STORE_WIDE};
 use crate::object::directory::{DirectoryContent, DirectoryEntries, NameHash};
 use crate::object::extents::FileExtents;
 use crate::object::gather::{ReadPiece, ReadStretch};
@@ -12,7 +12,7 @@ use crate::object::state::{BlockContent, ObjectContent, ObjectState};
 use crate::tree::Tree;
 use crate::tree::inode_map::InodeMap;
 use std::collections::BTreeMap;
-use teal_types::{BLOCK, Name, ObjectNo, SECTOR};
+use teal_types::{BLOCK, FileType, Name, ObjectNo, SECTOR};
 
 /// Objects between two reports of progress.
 const STEP: u64 = 256;
@@ -60,16 +60,12 @@ impl StoreChecker<'_> {
         let mut nodes = Vec::new();
         let mut errors = Vec::new();
         // Pages in memory have no place yet; the others are live.
-        let mut visit = |page: Option<crate::format::page::PagePtr>,
-                         node: &crate::format::page::Node| {
+        let mut visit = |page: Option<PagePtr>, node: &Node| {
             if let Some(ptr) = page {
                 self.report.pages += 1;
-                self.add_live_range(
-                    ptr.addr().byte_offset(),
-                    ptr.sectors() * SECTOR,
-                    RangeUse::Page(tree.kind()),
-                    owner,
-                );
+                let of = RangeUse::Page(tree.kind());
+                let bytes = ptr.sectors() * SECTOR;
+                self.add_live_range(ptr.addr().byte_offset(), bytes, of, owner);
                 self.check_copies(ptr, tree, node);
             }
             if let NodeItems::Leaf(items) = &node.items {
@@ -89,13 +85,9 @@ impl StoreChecker<'_> {
         }
         // Pages that were replaced since the last fold are live until then.
         for ptr in tree.freed() {
+            let bytes = ptr.sectors() * SECTOR;
             for at in ptr.places() {
-                self.add_live_range(
-                    at.byte_offset(),
-                    ptr.sectors() * SECTOR,
-                    RangeUse::Leaving,
-                    owner,
-                );
+                self.add_live_range(at.byte_offset(), bytes, RangeUse::Leaving, owner);
             }
         }
     }
@@ -154,25 +146,7 @@ impl StoreChecker<'_> {
     fn check_object(&mut self, no: ObjectNo, home: Option<RecordHome>) {
         let store = self.store;
         if let Some(home) = home {
-            self.add_live_range(home.byte, u64::from(home.len), RangeUse::Inode, no);
-            // The record on the disk is read in any case: memory may have a newer state.
-            let read = store.reader.read_checked(
-                home.byte,
-                home.len as usize,
-                home.crc,
-                "an inode record",
-                Some(no),
-            );
-            match read.map(|bytes| ObjectState::decode(no, Some(home), &bytes)) {
-                Ok(Some(_)) => {}
-                Ok(None) => self.add_problem(
-                    Severity::Damage,
-                    Some(no),
-                    Some(home.byte / SECTOR),
-                    "an inode record makes no sense",
-                ),
-                Err(e) => self.add_damage(Some(no), &e),
-            }
+            self.check_record(no, home);
         }
         let object = match store.load_object(no) {
             Ok(object) => object,
@@ -180,11 +154,8 @@ impl StoreChecker<'_> {
             Err(e) if home.is_none() => return self.add_damage(Some(no), &e),
             // The object counts as there, so that its names are not reported as well.
             Err(_) => {
-                self.facts
-                    .entry(no)
-                    .or_default()
-                    .kind
-                    .get_or_insert(teal_types::FileType::File);
+                let facts = self.facts.entry(no).or_default();
+                facts.kind.get_or_insert(FileType::File);
                 return;
             }
         };
@@ -199,6 +170,28 @@ impl StoreChecker<'_> {
         }
         self.report.objects += 1;
         self.check_state(no, &state);
+    }
+
+    /// Reads an inode record on the disk: memory may have a newer state.
+    fn check_record(&mut self, no: ObjectNo, home: RecordHome) {
+        self.add_live_range(home.byte, u64::from(home.len), RangeUse::Inode, no);
+        let read = self.store.reader.read_checked(
+            home.byte,
+            home.len as usize,
+            home.crc,
+            "an inode record",
+            Some(no),
+        );
+        match read.map(|bytes| ObjectState::decode(no, Some(home), &bytes)) {
+            Ok(Some(_)) => {}
+            Ok(None) => self.add_problem(
+                Severity::Damage,
+                Some(no),
+                Some(home.byte / SECTOR),
+                "an inode record makes no sense",
+            ),
+            Err(e) => self.add_damage(Some(no), &e),
+        }
     }
 
     fn check_state(&mut self, no: ObjectNo, state: &ObjectState) {
@@ -253,9 +246,11 @@ impl StoreChecker<'_> {
             this.check_entry(no, cookie, &entry);
         };
         match &dir.entries {
-            DirectoryEntries::Few(map) => map
-                .iter()
-                .for_each(|(cookie, entry)| one(self, *cookie, Some(entry.clone()))),
+            DirectoryEntries::Few(map) => {
+                for (cookie, entry) in map {
+                    one(self, *cookie, Some(entry.clone()));
+                }
+            }
             DirectoryEntries::Tree(tree) => self.walk_tree(tree, no, &mut |this, key, value| {
                 one(this, key, DirectoryEntry::decode_at(key, value))
             }),
@@ -309,9 +304,11 @@ impl StoreChecker<'_> {
             this.check_extent(no, state.core.size, block, &extent, blocks);
         };
         match &blocks.extents {
-            FileExtents::Few(map) => map
-                .iter()
-                .for_each(|(block, extent)| one(self, *block, Some(extent.clone()))),
+            FileExtents::Few(map) => {
+                for (block, extent) in map {
+                    one(self, *block, Some(extent.clone()));
+                }
+            }
             FileExtents::Tree(tree) => self.walk_tree(tree, no, &mut |this, key, value| {
                 one(this, key, MappedExtent::decode_at(key, value))
             }),
@@ -354,9 +351,24 @@ impl StoreChecker<'_> {
         }
         // Shared content was read with the table; here only blocks behind the end of this file
         // matter.
-        if !self.options.verify_data || (mapped.as_own().is_none() && stop <= size) {
-            return;
+        if self.options.verify_data && (mapped.as_own().is_some() || stop > size) {
+            // A dirty block in memory replaces this one before a reader can see the bytes behind
+            // the end.
+            let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));
+            // Bytes behind the end would show up when the file grows.
+            let zeros_from = is_last.then(|| size.saturating_sub(block * BLOCK) as usize);
+            self.verify_extent(no, mapped, extent, zeros_from);
         }
+    }
+
+    /// Reads an extent of an object. From the byte `zeros_from` on, it must be zero.
+    fn verify_extent(
+        &mut self,
+        no: ObjectNo,
+        mapped: &MappedExtent,
+        extent: &Extent,
+        zeros_from: Option<usize>,
+    ) {
         let len = (extent.blocks() * BLOCK) as usize;
         let piece = ReadPiece::Disk {
             addr: extent.addr,
@@ -364,24 +376,14 @@ impl StoreChecker<'_> {
             crcs: extent.crcs.to_vec(),
             from: 0,
         };
-        let bytes = match self
-            .store
-            .reader
-            .gather_stretches(no, &[ReadStretch { len, piece }])
-        {
+        let stretches = [ReadStretch { len, piece }];
+        let bytes = match self.store.reader.gather_stretches(no, &stretches) {
             Ok(parts) => parts.to_vec(),
             Err(e) => return self.add_damage(Some(no), &e),
         };
         self.report.verified += mapped.as_own().map_or(0, Extent::bytes);
-        // A dirty block in memory replaces this one before a reader can see the bytes behind the
-        // end.
-        let is_last = stop > size && !blocks.dirty.contains_key(&(size / BLOCK));
-        // Bytes behind the end would show up when the file grows.
-        if is_last
-            && bytes[(size.saturating_sub(block * BLOCK) as usize).min(len)..]
-                .iter()
-                .any(|b| *b != 0)
-        {
+        let Some(from) = zeros_from else { return };
+        if bytes[from.min(len)..].iter().any(|b| *b != 0) {
             self.add_problem(
                 Severity::Inconsistent,
                 Some(no),
@@ -393,13 +395,12 @@ impl StoreChecker<'_> {
 
     fn check_counters(&mut self) {
         let next = self.store.numbers.next_object();
-        let highest = self
-            .facts
-            .iter()
-            .filter(|(_, f)| f.kind.is_some())
-            .map(|(no, _)| no.get())
-            .max()
-            .unwrap_or(0);
+        let mut highest = 0;
+        for (no, facts) in &self.facts {
+            if facts.kind.is_some() {
+                highest = highest.max(no.get());
+            }
+        }
         // A number that is given twice would join two objects.
         if highest >= next {
             self.add_contradiction(

@@ -29,44 +29,44 @@ impl Store {
         let _committer = self.log.committer();
         let mut checker = StoreChecker::new(self, CheckOptions { verify_data: false });
         checker.check_objects(&mut |_| {});
-        let fixed = |at: Sector, bytes: usize, what| DiskPlace {
-            byte: at.byte_offset(),
-            bytes: bytes as u64,
-            what,
-            owner: None,
-        };
-        let superblocks = [
-            Sector::new(0),
-            Superblock::second_copy(self.objects().sb.sectors),
-        ];
-        let superblocks = superblocks
-            .into_iter()
-            .map(|at| fixed(at, superblock::BYTES, "a superblock"));
-        let anchors = self
-            .objects()
-            .geometry
-            .anchor_slots()
-            .map(|at| fixed(at, anchor::BYTES, "an anchor"));
-        let live = checker.ranges.iter().filter_map(|range| {
+        let mut places = Vec::new();
+        let second = Superblock::second_copy(self.objects().sb.sectors);
+        for at in [Sector::new(0), second] {
+            places.push(DiskPlace::fixed(at, superblock::BYTES, "a superblock"));
+        }
+        for at in self.objects().geometry.anchor_slots() {
+            places.push(DiskPlace::fixed(at, anchor::BYTES, "an anchor"));
+        }
+        for range in &checker.ranges {
             let what = match range.of {
                 RangeUse::Page(kind) => kind.page_name(),
                 RangeUse::SecondCopy(_) => "the second copy of a page",
                 RangeUse::Inode => "an inode record",
                 RangeUse::Content => "content",
                 // Replaced pages are not part of the newest state.
-                RangeUse::Leaving => return None,
+                RangeUse::Leaving => continue,
             };
-            let owner = (range.owner != STORE_WIDE).then_some(range.owner);
-            Some(DiskPlace {
+            places.push(DiskPlace {
                 byte: range.byte,
                 bytes: u64::from(range.bytes),
                 what,
-                owner,
-            })
-        });
+                owner: (range.owner != STORE_WIDE).then_some(range.owner),
+            });
+        }
         // By place, as a map of the disk.
-        let mut places: Vec<_> = superblocks.chain(anchors).chain(live).collect();
         places.sort_unstable_by_key(|place| place.byte);
         places
+    }
+}
+
+impl DiskPlace {
+    /// Returns a structure at a fixed place.
+    fn fixed(at: Sector, bytes: usize, what: &'static str) -> Self {
+        Self {
+            byte: at.byte_offset(),
+            bytes: bytes as u64,
+            what,
+            owner: None,
+        }
     }
 }

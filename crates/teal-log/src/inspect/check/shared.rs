@@ -3,7 +3,7 @@
 use super::{RangeUse, Severity, StoreChecker};
 use crate::format::extent::{Extent, SharedSlice};
 use crate::format::page::STORE_WIDE;
-use crate::format::shared::SharedItem;
+use crate::format::shared::{SharedExtent, SharedItem};
 use std::collections::BTreeMap;
 use teal_types::{ObjectNo, Sector};
 
@@ -19,31 +19,16 @@ pub(super) struct CountedExtent {
 impl StoreChecker<'_> {
     /// Looks at the table: every shared extent is in its place, whole, and found from there.
     pub(super) fn shared_table(&mut self) {
-        let store = self.store;
         let mut places = BTreeMap::new();
-        let mut extents: Vec<(u64, Extent)> = Vec::new();
+        let mut extents = Vec::new();
         {
-            let table = store.reader.shared.read();
-            self.walk_tree(
-                &table.tree,
-                STORE_WIDE,
-                &mut |this, key, value| match SharedItem::decode(key, value) {
+            let table = self.store.reader.shared.read();
+            self.walk_tree(&table.tree, STORE_WIDE, &mut |this, key, value| {
+                match SharedItem::decode(key, value) {
                     Some(SharedItem::Extent { id, shared }) => {
-                        let counted = CountedExtent {
-                            addr: shared.extent.addr,
-                            count: shared.count,
-                            found: 0,
-                        };
-                        this.shared.insert(id, counted);
-                        this.add_live_range(
-                            shared.extent.addr.byte_offset(),
-                            shared.extent.bytes(),
-                            RangeUse::Content,
-                            STORE_WIDE,
-                        );
-                        this.highest_lsn = this.highest_lsn.max(shared.extent.born.get());
+                        this.add_shared_extent(id, &shared);
                         if this.options.verify_data {
-                            extents.push((id, shared.extent));
+                            extents.push(shared.extent);
                         }
                     }
                     // Places are a second index of the same extents: both must agree.
@@ -52,43 +37,62 @@ impl StoreChecker<'_> {
                         None,
                         format!("item {key:#x} of the table of shared extents makes no sense"),
                     ),
-                },
-            );
+                }
+            });
             // Places on their way into the tree.
             places.extend(table.moved_places());
         }
-        // Every place leads to its extent.
-        for (addr, id) in &places {
-            if self
-                .shared
-                .get(id)
-                .is_none_or(|counted| counted.addr != *addr)
-            {
+        self.compare_places(&places);
+        self.verify_shared(&extents);
+    }
+
+    fn add_shared_extent(&mut self, id: u64, shared: &SharedExtent) {
+        let addr = shared.extent.addr;
+        let counted = CountedExtent {
+            addr,
+            count: shared.count,
+            found: 0,
+        };
+        self.shared.insert(id, counted);
+        self.add_live_range(
+            addr.byte_offset(),
+            shared.extent.bytes(),
+            RangeUse::Content,
+            STORE_WIDE,
+        );
+        self.highest_lsn = self.highest_lsn.max(shared.extent.born.get());
+    }
+
+    /// Compares both indexes of the table: every place leads to its extent, and every extent is
+    /// found from its place.
+    fn compare_places(&mut self, places: &BTreeMap<Sector, u64>) {
+        for (addr, id) in places {
+            let counted = self.shared.get(id);
+            if counted.is_none_or(|counted| counted.addr != *addr) {
                 self.in_table(
                     Some(*addr),
                     format!("shared extent {id} is said to lie here and does not"),
                 );
             }
         }
-        // And every extent is found from its place.
-        let lost: Vec<_> = self
-            .shared
-            .iter()
-            .filter(|(_, counted)| !places.contains_key(&counted.addr))
-            .collect();
-        let lost: Vec<_> = lost
-            .into_iter()
-            .map(|(id, counted)| (*id, counted.addr))
-            .collect();
+        let mut lost = Vec::new();
+        for (id, counted) in &self.shared {
+            if !places.contains_key(&counted.addr) {
+                lost.push((*id, counted.addr));
+            }
+        }
         for (id, addr) in lost {
             self.in_table(
                 Some(addr),
                 format!("nothing leads from here to shared extent {id}"),
             );
         }
-        // Read once, however many files share it.
-        for (_, extent) in extents {
-            match store.content_of(&extent) {
+    }
+
+    /// Reads shared extents: each once, however many files share it.
+    fn verify_shared(&mut self, extents: &[Extent]) {
+        for extent in extents {
+            match self.store.content_of(extent) {
                 Ok(_) => self.report.verified += extent.bytes(),
                 Err(e) => self.add_damage(None, &e),
             }
@@ -127,10 +131,12 @@ impl StoreChecker<'_> {
 
     /// Compares the counts, once every file was looked at.
     pub(super) fn shared_counts(&mut self) {
-        let wrong = |(id, c): (&u64, &CountedExtent)| {
-            (u64::from(c.count) != c.found).then_some((*id, c.clone()))
-        };
-        let mut wrong: Vec<_> = self.shared.iter().filter_map(wrong).collect();
+        let mut wrong = Vec::new();
+        for (id, counted) in &self.shared {
+            if u64::from(counted.count) != counted.found {
+                wrong.push((*id, counted.clone()));
+            }
+        }
         wrong.sort_unstable_by_key(|(id, _)| *id);
         for (id, CountedExtent { addr, count, found }) in wrong {
             self.in_table(

@@ -44,16 +44,21 @@ impl StoreChecker<'_> {
             );
         }
         self.report.live = live;
-        let counted = self.store.segments.lock().live_bytes();
-        if counted != live {
-            let what = format!("{counted} bytes are counted as live and {live} are");
-            self.add_problem(Severity::Space, None, None, what);
-        }
+        self.compare_live(live);
         progress(CheckProgress {
             phase: CheckPhase::Space,
             done: total,
             total,
         });
+    }
+
+    /// Compares the bytes that live in all segments with the sum of the table.
+    fn compare_live(&mut self, live: u64) {
+        let counted = self.store.segments.lock().live_bytes();
+        if counted != live {
+            let what = format!("{counted} bytes are counted as live and {live} are");
+            self.add_problem(Severity::Space, None, None, what);
+        }
     }
 
     /// Reports ranges that lie on others. The ranges are sorted.

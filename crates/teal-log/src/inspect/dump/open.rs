@@ -4,13 +4,17 @@ use super::raw::{extent_text, mapped_text};
 use super::{DumpWhat, dump_raw};
 use crate::error::StoreError;
 use crate::format::extent::MappedExtent;
-use crate::format::page::NodeItems;
+use crate::format::inode::InodeCore;
+use crate::format::page::{Node, NodeItems, PagePtr};
+use crate::format::record::SectorRun;
 use crate::format::shared::SharedItem;
+use crate::format::usage::SegmentUse;
 use crate::object::extents::FileExtents;
 use crate::object::state::{BlockContent, ObjectContent, ObjectState};
 use crate::store::handle::Store;
 use crate::tree::Tree;
 use crate::tree::inode_map::InodeMap;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use teal_types::{ObjectNo, SECTOR};
@@ -31,26 +35,31 @@ impl Store {
             DumpWhat::Inode(no) => self.dump_inode(no, out),
             DumpWhat::Directory(no) => self.dump_directory(no, out),
             DumpWhat::Orphans => match self.orphans() {
-                Ok(orphans) => orphans.into_iter().try_for_each(|no| writeln!(out, "{no}")),
+                Ok(orphans) => write_lines(out, orphans),
                 Err(e) => writeln!(out, "{e}"),
             },
             DumpWhat::Notes => self.dump_notes(out),
-            DumpWhat::Places => self.places().into_iter().try_for_each(|place| {
-                let sector = place.byte / SECTOR;
-                let byte = place.byte % SECTOR;
-                let owner = place
-                    .owner
-                    .map(|no| format!(" of {no}"))
-                    .unwrap_or_default();
-                writeln!(
-                    out,
-                    "sector {sector}+{byte}: {} bytes, {}{owner}",
-                    place.bytes, place.what
-                )
-            }),
+            DumpWhat::Places => self.dump_places(out),
             DumpWhat::Shared => self.dump_shared(out),
             DumpWhat::Raw(what) => dump_raw(self.disk(), what, out),
         }
+    }
+
+    fn dump_places(&self, out: &mut dyn Write) -> io::Result<()> {
+        for place in self.places() {
+            let sector = place.byte / SECTOR;
+            let byte = place.byte % SECTOR;
+            write!(
+                out,
+                "sector {sector}+{byte}: {} bytes, {}",
+                place.bytes, place.what
+            )?;
+            match place.owner {
+                Some(no) => writeln!(out, " of {no}")?,
+                None => writeln!(out)?,
+            }
+        }
+        Ok(())
     }
 
     fn dump_notes(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -61,56 +70,33 @@ impl Store {
             ControlFlow::Continue(())
         });
         lines.extend(all.err().map(|e| e.to_string()));
-        lines
-            .into_iter()
-            .try_for_each(|line| writeln!(out, "{line}"))
+        write_lines(out, lines)
     }
 
     fn dump_usage(&self, out: &mut dyn Write) -> io::Result<()> {
-        let lines: Vec<String> = {
+        // Collected first: no lock is held while the output is written.
+        let mut lines = Vec::new();
+        {
+            let geometry = &self.objects().geometry;
             let segments = self.objects().segments.lock();
             let head = segments.log_head();
             // The segments of the head and its successor.
-            let of = [head.a, head.b].map(|run| {
-                (run.sectors > 0)
-                    .then(|| self.objects().geometry.segment_of(run.addr))
-                    .flatten()
-            });
-            let line = |(segment, u): (
-                crate::format::geometry::Segment,
-                &crate::format::usage::SegmentUse,
-            )| {
-                let role = match of.iter().position(|s| *s == Some(segment)) {
-                    Some(0) => ", the log goes on here",
-                    Some(_) => ", the log goes on here next",
-                    None => "",
-                };
-                if !u.used {
-                    return format!("segment {}: free{role}", segment.0);
-                }
-                if u.holds_copies {
-                    return format!(
-                        "segment {}: {} live bytes of second copies, touched in interval {}",
-                        segment.0, u.live, u.touched
-                    );
-                }
-                format!(
-                    "segment {}: {} live bytes, {} retained, first record {} at +{}, touched in \
-                     interval {}, youngest {}{role}",
-                    segment.0,
-                    u.live,
-                    u.retained,
-                    u.first_seq,
-                    u.first,
-                    u.touched,
-                    u.born.get()
-                )
+            let segment_of = |run: SectorRun| {
+                let segment = geometry.segment_of(run.addr);
+                segment.filter(|_| run.sectors > 0)
             };
-            segments.all_segments().map(line).collect()
-        };
-        lines
-            .into_iter()
-            .try_for_each(|line| writeln!(out, "{line}"))
+            let now = segment_of(head.a);
+            let next = segment_of(head.b);
+            for (segment, u) in segments.all_segments() {
+                let role = match Some(segment) {
+                    here if here == now => ", the log goes on here",
+                    here if here == next => ", the log goes on here next",
+                    _ => "",
+                };
+                lines.push(format!("segment {}: {}{role}", segment.0, usage_text(u)));
+            }
+        }
+        write_lines(out, lines)
     }
 
     fn dump_inode_map(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -174,28 +160,7 @@ impl Store {
     }
 
     fn inode_text(&self, no: ObjectNo, state: &ObjectState, out: &mut Vec<u8>) -> io::Result<()> {
-        let c = &state.core;
-        writeln!(
-            out,
-            "{no}: {:?} mode {:o} uid {} gid {} rdev {:#x}",
-            c.kind, c.perm, c.uid, c.gid, c.rdev
-        )?;
-        writeln!(
-            out,
-            "  size {} sectors {} subdirectories {} lsn {}",
-            c.size,
-            c.sectors,
-            c.subdirs,
-            c.lsn.get()
-        )?;
-        for (name, t) in [
-            ("atime", c.atime),
-            ("mtime", c.mtime),
-            ("ctime", c.ctime),
-            ("btime", c.btime),
-        ] {
-            writeln!(out, "  {name} {}.{:09}", t.secs, t.nanos)?;
-        }
+        write_core(no, &state.core, out)?;
         match state.home {
             Some(home) => writeln!(out, "  record at byte {}, {} bytes", home.byte, home.len)?,
             None => writeln!(out, "  no whole record yet")?,
@@ -204,37 +169,41 @@ impl Store {
             writeln!(out, "  name {:?} in {}", link.name, link.parent)?;
         }
         for (name, value) in &state.xattrs {
-            writeln!(
-                out,
-                "  xattr {:?}, {} bytes",
-                String::from_utf8_lossy(name),
-                value.len()
-            )?;
+            let name = String::from_utf8_lossy(name);
+            writeln!(out, "  xattr {name:?}, {} bytes", value.len())?;
         }
         match &state.content {
             ObjectContent::None => Ok(()),
             ObjectContent::Inline(data) => writeln!(out, "  {} bytes inline", data.len()),
-            ObjectContent::Dir(_) => writeln!(out, "  {} entries", c.size),
+            ObjectContent::Dir(_) => writeln!(out, "  {} entries", state.core.size),
             ObjectContent::Blocks(BlockContent { extents, dirty, .. }) => {
-                match extents {
-                    FileExtents::Few(map) => map
-                        .iter()
-                        .try_for_each(|(b, e)| writeln!(out, "  {}", mapped_text(*b, e)))?,
-                    FileExtents::Tree(tree) => for_items(self, tree, &mut |item| {
-                        let line = match item {
-                            Ok((block, value)) => MappedExtent::decode_at(block, value)
-                                .map_or_else(
-                                    || "an extent that makes no sense".into(),
-                                    |e| mapped_text(block, &e),
-                                ),
-                            Err(e) => e.to_string(),
-                        };
-                        out.extend_from_slice(format!("  {line}\n").as_bytes());
-                    }),
-                }
+                self.extents_text(extents, out)?;
                 writeln!(out, "  {} blocks in memory only", dirty.len())
             }
         }
+    }
+
+    fn extents_text(&self, extents: &FileExtents, out: &mut Vec<u8>) -> io::Result<()> {
+        let tree = match extents {
+            FileExtents::Few(map) => {
+                for (block, extent) in map {
+                    writeln!(out, "  {}", mapped_text(*block, extent))?;
+                }
+                return Ok(());
+            }
+            FileExtents::Tree(tree) => tree,
+        };
+        for_items(self, tree, &mut |item| {
+            let line = match item {
+                Ok((block, value)) => match MappedExtent::decode_at(block, value) {
+                    Some(extent) => mapped_text(block, &extent),
+                    None => "an extent that makes no sense".into(),
+                },
+                Err(e) => e.to_string(),
+            };
+            out.extend_from_slice(format!("  {line}\n").as_bytes());
+        });
+        Ok(())
     }
 
     fn dump_shared(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -254,15 +223,11 @@ impl Store {
             Ok((key, None)) => lines.push(format!("item {key:#x} makes no sense")),
             Err(e) => lines.push(e.to_string()),
         });
-        lines.extend(
-            table
-                .moved_places()
-                .map(|(addr, id)| format!("at {}: shared extent {id}, moved", addr.get())),
-        );
+        for (addr, id) in table.moved_places() {
+            lines.push(format!("at {}: shared extent {id}, moved", addr.get()));
+        }
         drop(table);
-        lines
-            .into_iter()
-            .try_for_each(|line| writeln!(out, "{line}"))
+        write_lines(out, lines)
     }
 
     fn dump_directory(&self, no: ObjectNo, out: &mut dyn Write) -> io::Result<()> {
@@ -281,12 +246,70 @@ impl Store {
     }
 }
 
+/// Returns what the table says of a segment.
+fn usage_text(u: &SegmentUse) -> String {
+    if !u.used {
+        return "free".to_owned();
+    }
+    if u.holds_copies {
+        return format!(
+            "{} live bytes of second copies, touched in interval {}",
+            u.live, u.touched
+        );
+    }
+    format!(
+        "{} live bytes, {} retained, first record {} at +{}, touched in interval {}, youngest {}",
+        u.live,
+        u.retained,
+        u.first_seq,
+        u.first,
+        u.touched,
+        u.born.get()
+    )
+}
+
+fn write_lines(
+    out: &mut dyn Write,
+    lines: impl IntoIterator<Item = impl Display>,
+) -> io::Result<()> {
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Writes the attributes of an object.
+fn write_core(no: ObjectNo, c: &InodeCore, out: &mut Vec<u8>) -> io::Result<()> {
+    writeln!(
+        out,
+        "{no}: {:?} mode {:o} uid {} gid {} rdev {:#x}",
+        c.kind, c.perm, c.uid, c.gid, c.rdev
+    )?;
+    writeln!(
+        out,
+        "  size {} sectors {} subdirectories {} lsn {}",
+        c.size,
+        c.sectors,
+        c.subdirs,
+        c.lsn.get()
+    )?;
+    for (name, t) in [
+        ("atime", c.atime),
+        ("mtime", c.mtime),
+        ("ctime", c.ctime),
+        ("btime", c.btime),
+    ] {
+        writeln!(out, "  {name} {}.{:09}", t.secs, t.nanos)?;
+    }
+    Ok(())
+}
+
 type SeenItem<'a> = Result<(u64, &'a [u8]), StoreError>;
 
 /// Shows every item of a tree, and what cannot be read.
 fn for_items(store: &Store, tree: &Tree, item: &mut dyn FnMut(SeenItem<'_>)) {
     let mut damaged = Vec::new();
-    let mut visit = |_: Option<crate::format::page::PagePtr>, node: &crate::format::page::Node| {
+    let mut visit = |_: Option<PagePtr>, node: &Node| {
         if let NodeItems::Leaf(items) = &node.items {
             for (key, value) in items.iter() {
                 item(Ok((*key, value)));

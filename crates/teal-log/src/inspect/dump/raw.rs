@@ -91,61 +91,63 @@ fn dump_superblocks(disk: &dyn Disk, out: &mut dyn Write) -> io::Result<()> {
             (Ok(()), Err(why)) => {
                 writeln!(out, "superblock at {}: {}", at.get(), refusal_text(&why))?
             }
-            (Ok(()), Ok(sb)) => {
-                writeln!(
-                    out,
-                    "superblock at {}: uuid {} label {:?}",
-                    at.get(),
-                    hex_text(&sb.uuid),
-                    sb.label
-                )?;
-                writeln!(
-                    out,
-                    "  sectors {} in {} segments of {}",
-                    sb.sectors, sb.segments, sb.segment_sectors
-                )?;
-                writeln!(
-                    out,
-                    "  commit alignment {} bytes, {} anchor places",
-                    sb.commit_align, sb.anchor_places
-                )?;
-                let bits = (sb.compatible, sb.read_only_compatible, sb.incompatible);
-                writeln!(
-                    out,
-                    "  features compatible {:#x}, read-only {:#x}, incompatible {:#x}",
-                    bits.0, bits.1, bits.2
-                )?;
-                writeln!(
-                    out,
-                    "  volume {:#x}, rotational {}, created {}",
-                    sb.volume, sb.rotational, sb.created.secs
-                )?;
-            }
+            (Ok(()), Ok(sb)) => write_superblock(at, &sb, out)?,
         }
     }
     Ok(())
 }
 
+fn write_superblock(at: Sector, sb: &Superblock, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "superblock at {}: uuid {} label {:?}",
+        at.get(),
+        hex_text(&sb.uuid),
+        sb.label
+    )?;
+    writeln!(
+        out,
+        "  sectors {} in {} segments of {}",
+        sb.sectors, sb.segments, sb.segment_sectors
+    )?;
+    writeln!(
+        out,
+        "  commit alignment {} bytes, {} anchor places",
+        sb.commit_align, sb.anchor_places
+    )?;
+    writeln!(
+        out,
+        "  features compatible {:#x}, read-only {:#x}, incompatible {:#x}",
+        sb.compatible, sb.read_only_compatible, sb.incompatible
+    )?;
+    writeln!(
+        out,
+        "  volume {:#x}, rotational {}, created {}",
+        sb.volume, sb.rotational, sb.created.secs
+    )
+}
+
 impl RawDisk<'_> {
     fn read_sectors(&self, at: Sector, sectors: u64) -> Option<Vec<u8>> {
         // Addresses from a damaged structure may lie anywhere.
-        let end = at
-            .get()
-            .checked_add(sectors)
-            .filter(|end| *end <= self.sb.sectors);
-        let mut bytes = vec![0; (end.map(|_| sectors)? * SECTOR) as usize];
-        self.disk.read_at(at, &mut bytes).ok().map(|()| bytes)
+        let end = at.get().checked_add(sectors)?;
+        if end > self.sb.sectors {
+            return None;
+        }
+        let mut bytes = vec![0; (sectors * SECTOR) as usize];
+        self.disk.read_at(at, &mut bytes).ok()?;
+        Some(bytes)
     }
 
     fn read_anchor(&self, at: Sector) -> Option<Anchor> {
-        self.read_sectors(at, (anchor::BYTES as u64) / SECTOR)
-            .and_then(|bytes| Anchor::decode(&bytes, &self.sb.uuid))
+        let bytes = self.read_sectors(at, anchor::BYTES as u64 / SECTOR)?;
+        Anchor::decode(&bytes, &self.sb.uuid)
     }
 
     fn read_root_copy(&self, slot: Sector) -> Option<RootCopy> {
         let sectors = root_copy::MOST as u64 / SECTOR;
-        self.read_sectors(slot.plus(root_copy::SKIP), sectors)
-            .and_then(|bytes| RootCopy::decode(&bytes, &self.sb.uuid))
+        let bytes = self.read_sectors(slot.plus(root_copy::SKIP), sectors)?;
+        RootCopy::decode(&bytes, &self.sb.uuid)
     }
 
     fn dump_anchors(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -196,25 +198,30 @@ impl RawDisk<'_> {
             self.dump_body(at, &header, out)?;
             // The next record must follow by number and by digest.
             wanted = (header.seq + 1, Some(header_digest(&bytes, &self.sb.uuid)));
-            // First the run of the head, then its successor.
-            let next = [header.next_a, header.next_b]
-                .into_iter()
-                .filter(|run| run.sectors > 0 && self.geometry.holds_run(*run));
-            match next
-                .map(|run| run.addr)
-                .find(|at| self.read_header(*at, wanted).is_some())
-            {
-                Some(next) => at = next,
-                None => {
-                    return writeln!(
-                        out,
-                        "the chain ends: no record {} where record {} leads",
-                        wanted.0, header.seq
-                    );
-                }
-            }
+            let Some(next) = self.find_next(&header, wanted) else {
+                return writeln!(
+                    out,
+                    "the chain ends: no record {} where record {} leads",
+                    wanted.0, header.seq
+                );
+            };
+            at = next;
         }
         Ok(())
+    }
+
+    /// Returns where the record is that follows this one: in the run of the head, or in its
+    /// successor.
+    fn find_next(&self, header: &RecordHeader, wanted: (u64, Option<u64>)) -> Option<Sector> {
+        for run in [header.next_a, header.next_b] {
+            if run.sectors > 0
+                && self.geometry.holds_run(run)
+                && self.read_header(run.addr, wanted).is_some()
+            {
+                return Some(run.addr);
+            }
+        }
+        None
     }
 
     fn read_header(
