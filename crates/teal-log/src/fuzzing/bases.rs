@@ -385,51 +385,63 @@ fn find_parts(disk: &MeteredDisk, bytes: &[u8]) -> Vec<ImagePart> {
     out
 }
 
+/// Finds a record, and the structures that its deltas lead to.
 fn record_parts(bytes: &[u8], byte: usize, header: &RecordHeader, out: &mut Vec<ImagePart>) {
-    let seq = header.seq;
     let mut add = |kind, byte, len| {
         out.push(ImagePart {
             kind,
             byte,
             len,
-            seq,
+            seq: header.seq,
         })
     };
     add(StructureKind::Header, byte, HEADER);
     let body = byte + HEADER + header.payload as usize * SECTOR as usize;
     let len = header.body as usize;
     add(StructureKind::Body, body, len);
-    // Deltas lead to inode records, pages and content.
     for placed in decode_body(&bytes[body..body + len], header.deltas).flatten() {
         let at = body + placed.at;
-        let len =
-            u32::from_le_bytes(bytes[at - 16..at - 12].try_into().expect("four bytes")) as usize;
+        let len = [
+            bytes[at - 16],
+            bytes[at - 15],
+            bytes[at - 14],
+            bytes[at - 13],
+        ];
+        let len = u32::from_le_bytes(len) as usize;
         add(StructureKind::Delta, at - 20, len + 20);
         match placed.delta {
             Delta::Inode(inode) | Delta::Head(inode) => add(StructureKind::Inode, at, inode.len()),
             Delta::Page { ptr, .. } => {
                 let page = ptr.addr().byte_offset() as usize;
                 add(StructureKind::Page, page, ptr.stored_bytes());
-                // Only leaves have values worth changing.
-                if bytes[page + 7] == 0 {
-                    let mut item = page + 24;
-                    while item < page + usize::from(ptr.bytes()) {
-                        let len =
-                            usize::from(u16::from_le_bytes([bytes[item + 8], bytes[item + 9]]));
-                        add(StructureKind::Item, item + 10, len);
-                        item += 10 + len;
-                    }
+                for (item, len) in page_items(bytes, page, usize::from(ptr.bytes())) {
+                    add(StructureKind::Item, item, len);
                 }
             }
             Delta::Extent {
                 extent: MappedExtent::Own(extent),
                 ..
-            } => add(
-                StructureKind::Data,
-                extent.addr.byte_offset() as usize,
-                extent.bytes() as usize,
-            ),
+            } => {
+                let content = extent.addr.byte_offset() as usize;
+                add(StructureKind::Data, content, extent.bytes() as usize);
+            }
             _ => {}
         }
     }
+}
+
+/// Returns the places and lengths of the values in a page of `len` bytes: only leaves have values
+/// worth changing.
+fn page_items(bytes: &[u8], page: usize, len: usize) -> Vec<(usize, usize)> {
+    let mut items = Vec::new();
+    if bytes[page + 7] != 0 {
+        return items;
+    }
+    let mut item = page + 24;
+    while item < page + len {
+        let value = usize::from(u16::from_le_bytes([bytes[item + 8], bytes[item + 9]]));
+        items.push((item + 10, value));
+        item += 10 + value;
+    }
+    items
 }

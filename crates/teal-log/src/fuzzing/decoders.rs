@@ -1,6 +1,7 @@
 //! One target for each decoder: whatever decodes encodes to something that decodes to the same.
 
-use super::{bases, with_lenient_checksums};
+use super::bases::{self, StructureKind};
+use super::with_lenient_checksums;
 use crate::format::anchor::{self, Anchor};
 use crate::format::codec::FieldReader;
 use crate::format::delta::{Delta, decode_body};
@@ -253,39 +254,36 @@ pub(super) fn fuzz_future(input: &[u8]) {
 pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
     let mut out: Vec<Vec<u8>> = Vec::new();
     for base in bases::base_images() {
-        let of = |kind| {
-            base.parts
-                .iter()
-                .filter(move |part| part.kind == kind)
-                .map(|part| &base.bytes[part.byte_range()])
-        };
-        use bases::StructureKind;
         // Structures of the images are better seeds than random bytes.
-        match target {
-            "superblock" => out.extend(of(StructureKind::Superblock).map(Vec::from)),
-            "anchor" => out.extend(of(StructureKind::Anchor).map(Vec::from)),
-            "record" => out.extend(of(StructureKind::Header).map(Vec::from)),
-            "body" => out
-                .extend(of(StructureKind::Body).map(|body| [&64_u32.to_le_bytes(), body].concat())),
-            "inode" => out.extend(of(StructureKind::Inode).map(Vec::from)),
-            "page" => out.extend(of(StructureKind::Page).map(Vec::from)),
-            _ => out.extend(of(StructureKind::Item).map(Vec::from)),
+        for part in base.parts.iter().filter(|part| is_seed(target, part.kind)) {
+            let bytes = &base.bytes[part.byte_range()];
+            out.push(match target {
+                "body" => [&64_u32.to_le_bytes(), bytes].concat(),
+                // Values of the future format are made from those of today.
+                "future" => [&[0; 16], bytes].concat(),
+                _ => bytes.to_vec(),
+            });
         }
     }
-    // Values of the future format are made from those of today.
     if target == "future" {
-        let old: Vec<_> = out
-            .iter()
-            .map(|item| [&[0; 16], &item[..]].concat())
-            .collect();
-        out = old
-            .into_iter()
-            .filter(|item| HistoryItem::decode(item).is_some())
-            .collect();
+        out.retain(|item| HistoryItem::decode(item).is_some());
     }
     // A few of each length say as much as all of them.
     out.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     out.dedup();
     let every = out.len().div_ceil(40).max(1);
     out.into_iter().step_by(every).collect()
+}
+
+/// Returns whether structures of a kind are seeds for a target.
+fn is_seed(target: &str, kind: StructureKind) -> bool {
+    kind == match target {
+        "superblock" => StructureKind::Superblock,
+        "anchor" => StructureKind::Anchor,
+        "record" => StructureKind::Header,
+        "body" => StructureKind::Body,
+        "inode" => StructureKind::Inode,
+        "page" => StructureKind::Page,
+        _ => StructureKind::Item,
+    }
 }

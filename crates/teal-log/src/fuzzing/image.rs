@@ -135,18 +135,11 @@ fn observe_all(store: &Store) -> ObservedStore {
 
 /// Makes a few operations of each kind, commits, a checkpoint, cleaning, the clean end.
 fn exercise_store(store: &Store, seen: &ObservedStore) -> Result<(), StoreError> {
-    let some = |is: fn(FileType) -> bool| -> Vec<ObjectNo> {
-        let of_kind = seen
-            .things
-            .iter()
-            .filter(|(_, thing)| thing.attr.is_some_and(|attr| is(attr.kind)));
-        of_kind.map(|(no, _)| *no).take(CHANGED).collect()
-    };
-    let dirs = some(|kind| kind.is_dir());
-    let files = some(|kind| kind == FileType::File);
+    let files = objects_of_kind(seen, FileType::File);
     // Errors of operations are expected in a damaged image.
-    for dir in dirs {
-        let _ = change_names(store, dir);
+    for dir in objects_of_kind(seen, FileType::Dir) {
+        let _ = add_names(store, dir);
+        let _ = remove_names(store, dir);
     }
     store.commit()?;
     for pair in files.windows(2) {
@@ -175,28 +168,41 @@ fn exercise_store(store: &Store, seen: &ObservedStore) -> Result<(), StoreError>
     store.close()
 }
 
-fn change_names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
-    let fresh = Name::new(b"a fresh name").expect("it is one");
-    {
-        let op = store.begin(Cost::names(2))?;
-        let mut locked = op.lock(&[dir])?;
-        for kind in [FileType::Dir, FileType::File] {
-            let no = locked.create(NewObject {
-                kind,
-                perm: 0o600,
-                uid: 0,
-                gid: 0,
-                rdev: 0,
-                now: FixedClock.civil_time(),
-            });
-            // The name may exist in a damaged image.
-            if locked.entry(dir, &fresh)?.is_none() {
-                locked.insert_entry(dir, &fresh, no)?;
-            } else {
-                locked.free_object(no)?;
-            }
+/// Returns a few of the objects of a type.
+fn objects_of_kind(seen: &ObservedStore, kind: FileType) -> Vec<ObjectNo> {
+    let mut found = Vec::new();
+    for (no, thing) in &seen.things {
+        if found.len() < CHANGED && thing.attr.is_some_and(|attr| attr.kind == kind) {
+            found.push(*no);
         }
     }
+    found
+}
+
+fn add_names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
+    let fresh = Name::new(b"a fresh name").expect("it is one");
+    let op = store.begin(Cost::names(2))?;
+    let mut locked = op.lock(&[dir])?;
+    for kind in [FileType::Dir, FileType::File] {
+        let no = locked.create(NewObject {
+            kind,
+            perm: 0o600,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            now: FixedClock.civil_time(),
+        });
+        // The name may exist in a damaged image.
+        if locked.entry(dir, &fresh)?.is_none() {
+            locked.insert_entry(dir, &fresh, no)?;
+        } else {
+            locked.free_object(no)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
     let mut found = Vec::new();
     store.each_entry(dir, 0, &mut |_, child, _, name| {
         found.push((child, name.clone()));
@@ -212,10 +218,8 @@ fn change_names(store: &Store, dir: ObjectNo) -> Result<(), StoreError> {
         let Ok(mut locked) = op.lock(&[dir, child]) else {
             continue;
         };
-        if locked
-            .entry(dir, &name)?
-            .is_none_or(|(now, _)| now != child)
-        {
+        let entry = locked.entry(dir, &name)?;
+        if entry.is_none_or(|(now, _)| now != child) {
             continue;
         }
         locked.remove_entry(dir, &name)?;

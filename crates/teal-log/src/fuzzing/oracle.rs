@@ -66,11 +66,27 @@ pub(super) fn observe_store(store: &Store) -> ObservedStore {
 }
 
 fn observe_object(store: &Store, no: ObjectNo, entries_left: &mut usize) -> ObservedObject {
-    let mut thing = ObservedObject {
+    let thing = ObservedObject {
         attr: store.attr(no).ok(),
         names: store.names(no).ok(),
-        ..ObservedObject::default()
+        entries: observe_entries(store, no, entries_left),
+        xattrs: observe_xattrs(store, no),
+        content: observe_content(store, no),
     };
+    // Looked at without comparing it.
+    let _ = (store.parent(no), store.path_of(no), store.head_bytes(no));
+    if let Some(attr) = thing.attr {
+        let _ = store.read(no, attr.size.saturating_sub(100), 5000);
+    }
+    thing
+}
+
+/// Returns the entries of a directory; `None` if its listing fails.
+fn observe_entries(
+    store: &Store,
+    no: ObjectNo,
+    entries_left: &mut usize,
+) -> Option<Vec<ObservedEntry>> {
     let mut entries = Vec::new();
     let listed = store.each_entry(no, 0, &mut |cookie, child, kind, name| {
         // A bound for all directories together: entries may form circles.
@@ -82,40 +98,46 @@ fn observe_object(store: &Store, no: ObjectNo, entries_left: &mut usize) -> Obse
             ControlFlow::Continue(())
         }
     });
-    thing.entries = listed.is_ok().then_some(entries);
-    let _ = (store.parent(no), store.path_of(no), store.head_bytes(no));
-    if let Ok(names) = store.xattr_names(no) {
-        let value = |name: Vec<u8>| store.xattr(no, &name).ok().map(|value| (name, value));
-        thing.xattrs = names.into_iter().map(value).collect();
+    listed.is_ok().then_some(entries)
+}
+
+/// Returns the extended attributes; `None` if one of them cannot be read.
+fn observe_xattrs(store: &Store, no: ObjectNo) -> Option<Vec<ObservedXattr>> {
+    let mut xattrs = Vec::new();
+    for name in store.xattr_names(no).ok()? {
+        let value = store.xattr(no, &name).ok()?;
+        xattrs.push((name, value));
     }
+    Some(xattrs)
+}
+
+/// Returns digests of the pieces of a file's content that can be read, by offset.
+fn observe_content(store: &Store, no: ObjectNo) -> BTreeMap<u64, u64> {
+    let mut content = BTreeMap::new();
     let mut at = Some(0);
     let mut failed = 0;
-    // Content is compared by digests of its pieces.
     for _ in 0..PIECES_MAX {
-        let Some(offset) = at.filter(|_| failed < FAILURES_MAX) else {
-            break;
-        };
+        let Some(offset) = at else { break };
         match store.read(no, offset, PIECE as usize) {
             Ok(bytes) if bytes.is_empty() => break,
             Ok(bytes) => {
                 let mut digest = SipHasher24::new();
                 digest.write(&bytes);
-                thing.content.insert(offset, digest.finish());
+                content.insert(offset, digest.finish());
             }
-            // A damaged file fails everywhere: a few attempts are enough.
             Err(_) => failed += 1,
         }
         // Over holes of any size.
         let next = store.seek(no, offset + PIECE, false);
-        at = next
-            .unwrap_or(Some(offset + PIECE))
-            .map(|next| next / PIECE * PIECE);
+        let next = next.unwrap_or(Some(offset + PIECE));
+        at = next.map(|next| next / PIECE * PIECE);
         let _ = store.seek(no, offset, true);
+        // A damaged file fails everywhere: a few attempts are enough.
+        if failed >= FAILURES_MAX {
+            break;
+        }
     }
-    if let Some(attr) = thing.attr {
-        let _ = store.read(no, attr.size.saturating_sub(100), 5000);
-    }
-    thing
+    content
 }
 
 fn agrees_with<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
@@ -126,37 +148,62 @@ fn agrees_with<T: PartialEq>(seen: Option<&T>, was: Option<&T>) -> bool {
 impl ObservedStore {
     /// Returns whether all that could be read is what `was` says.
     pub(super) fn is_part_of(&self, was: &Self) -> bool {
-        agrees_with(self.orphans.as_ref(), was.orphans.as_ref())
-            && self.things.iter().all(|(no, thing)| {
-                let empty = ObservedObject::default();
-                let then = was.things.get(no).unwrap_or(&empty);
-                agrees_with(thing.attr.as_ref(), then.attr.as_ref())
-                    && agrees_with(thing.entries.as_ref(), then.entries.as_ref())
-                    && agrees_with(thing.names.as_ref(), then.names.as_ref())
-                    && agrees_with(thing.xattrs.as_ref(), then.xattrs.as_ref())
-                    && thing
-                        .content
-                        .iter()
-                        .all(|(at, digest)| agrees_with(Some(digest), then.content.get(at)))
-            })
+        if !agrees_with(self.orphans.as_ref(), was.orphans.as_ref()) {
+            return false;
+        }
+        let empty = ObservedObject::default();
+        for (no, thing) in &self.things {
+            let then = was.things.get(no).unwrap_or(&empty);
+            if !thing.is_part_of(then) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Returns whether each object has the size and the content that it had in one of these states.
     /// Salvage leaves out what lost records said, so that names and attributes, and objects beside
     /// each other, may be of several times.
     pub(super) fn is_made_of(&self, states: &[Self]) -> bool {
-        self.things.iter().all(|(no, thing)| {
+        let empty = ObservedObject::default();
+        for (no, thing) in &self.things {
             let is_as_in = |was: &Self| {
-                let empty = ObservedObject::default();
                 let then = was.things.get(no).unwrap_or(&empty);
-                let size = |object: &ObservedObject| object.attr.map(|attr| attr.size);
-                agrees_with(size(thing).as_ref(), size(then).as_ref())
-                    && thing
-                        .content
-                        .iter()
-                        .all(|(at, digest)| agrees_with(Some(digest), then.content.get(at)))
+                thing.has_size_of(then) && thing.has_content_of(then)
             };
-            thing.content.is_empty() || states.iter().any(is_as_in)
-        })
+            if !thing.content.is_empty() && !states.iter().any(is_as_in) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl ObservedObject {
+    /// Returns whether all that could be read is as it was then.
+    fn is_part_of(&self, then: &Self) -> bool {
+        agrees_with(self.attr.as_ref(), then.attr.as_ref())
+            && agrees_with(self.entries.as_ref(), then.entries.as_ref())
+            && agrees_with(self.names.as_ref(), then.names.as_ref())
+            && agrees_with(self.xattrs.as_ref(), then.xattrs.as_ref())
+            && self.has_content_of(then)
+    }
+
+    fn has_size_of(&self, then: &Self) -> bool {
+        match (self.attr, then.attr) {
+            (Some(now), Some(then)) => now.size == then.size,
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+
+    /// Returns whether the pieces that could be read are what they were then.
+    fn has_content_of(&self, then: &Self) -> bool {
+        for (at, digest) in &self.content {
+            if then.content.get(at) != Some(digest) {
+                return false;
+            }
+        }
+        true
     }
 }

@@ -106,28 +106,17 @@ impl ImageMutation {
     }
 
     fn apply_to(&self, base: &BaseImage, disk: &MeteredDisk) {
-        let pick = |index: u16| -> ImagePart {
-            // Half of the numbers mean the fixed and newest structures.
-            let count = if index >> 15 == 0 {
-                base.parts.len().min(96)
-            } else {
-                base.parts.len()
-            };
-            base.parts[usize::from(index & 0x7fff) % count]
-        };
-        let part = pick(self.part);
-        let other = pick(self.other);
+        let part = base.picked_part(self.part);
+        let other = base.picked_part(self.other);
         // Empty parts have nothing to change.
         if part.len == 0 || other.len == 0 {
             return;
         }
         let offset = usize::from(self.offset) % part.len;
         let at = part.byte + offset;
-        let width = self.width.min(part.len - offset);
-        let old = disk.peek(at, width);
-        let mut word = [0; 8];
-        word[..width].copy_from_slice(&old);
-        let old = u64::from_le_bytes(word);
+        let rest = part.len - offset;
+        let width = self.width.min(rest);
+        let old = peek_number(disk, at, width);
         let put = |value: u64| disk.poke(at, &value.to_le_bytes()[..width]);
         // Kinds of change: a value, an edge value, a small sum, a bit, a copy of another part, a
         // fill, an address.
@@ -140,24 +129,39 @@ impl ImageMutation {
             4 => disk.poke(part.byte, &disk.peek(other.byte, part.len.min(other.len))),
             5 => {
                 let from = (self.value % other.len as u64) as usize;
-                disk.poke(
-                    at,
-                    &disk.peek(
-                        other.byte + from,
-                        12.min(part.len - offset).min(other.len - from),
-                    ),
-                );
+                let len = 12.min(rest).min(other.len - from);
+                disk.poke(at, &disk.peek(other.byte + from, len));
             }
             6 => {
-                let len = ((self.value % 600) as usize).min(part.len - offset);
+                let len = ((self.value % 600) as usize).min(rest);
                 disk.poke(at, &vec![(self.value >> 32) as u8; len]);
             }
             // The address of another structure.
             _ => {
                 let sector = other.byte as u64 / 512;
-                disk.poke(at, &sector.to_le_bytes()[..6.min(part.len - offset)]);
+                disk.poke(at, &sector.to_le_bytes()[..6.min(rest)]);
             }
         }
+    }
+}
+
+/// Returns the number that `width` bytes are, the lowest first.
+fn peek_number(disk: &MeteredDisk, at: usize, width: usize) -> u64 {
+    let mut word = [0; 8];
+    word[..width].copy_from_slice(&disk.peek(at, width));
+    u64::from_le_bytes(word)
+}
+
+impl BaseImage {
+    /// Returns the part that a number of a script means.
+    fn picked_part(&self, index: u16) -> ImagePart {
+        // Half of the numbers mean the fixed and newest structures.
+        let count = if index >> 15 == 0 {
+            self.parts.len().min(96)
+        } else {
+            self.parts.len()
+        };
+        self.parts[usize::from(index & 0x7fff) % count]
     }
 }
 
