@@ -65,6 +65,19 @@ fn first_damaged(bytes: &[u8], crcs: &[u32]) -> Option<u64> {
         .map(|i| i as u64)
 }
 
+/// Returns the part of a span of the disk that lies at `addr`, if every block of it is whole.
+fn whole_part(
+    span: Option<&(Sector, SharedBytes)>,
+    addr: Sector,
+    bytes: usize,
+    crcs: &[u32],
+) -> Option<SharedBytes> {
+    let (start, all) = span?;
+    let from = (addr.byte_offset() - start.byte_offset()) as usize;
+    let part = all.subslice(from, bytes);
+    first_damaged(&part, crcs).is_none().then_some(part)
+}
+
 impl CachedReader {
     /// Returns the bytes of a planned read, every block of it checked.
     pub(crate) fn gather_stretches(
@@ -82,8 +95,9 @@ impl CachedReader {
             } else {
                 None
             };
-            now.iter()
-                .try_for_each(|stretch| self.fetch_stretch(no, stretch, span.as_ref(), &mut out))?;
+            for stretch in now {
+                self.fetch_stretch(no, stretch, span.as_ref(), &mut out)?;
+            }
             rest = later;
         }
         Ok(out)
@@ -130,11 +144,8 @@ impl CachedReader {
                 let bytes = (stored * SECTOR) as usize;
                 // Beyond the stored sectors, the block is zeros.
                 let have = bytes.saturating_sub(*from).min(stretch.len);
-                let held = span.map(|(start, all)| {
-                    all.subslice((addr.byte_offset() - start.byte_offset()) as usize, bytes)
-                });
                 // Content that is still on its way to the disk is found by itself.
-                let held = match held.filter(|held| first_damaged(held, crcs).is_none()) {
+                let held = match whole_part(span, *addr, bytes, crcs) {
                     Some(held) => held,
                     None => {
                         let mut memory = self.buffers.lend(bytes);
@@ -148,15 +159,18 @@ impl CachedReader {
                 have
             }
         };
-        // Zeros in pieces, so that a large hole needs no large buffer.
-        let mut missing = stretch.len - have;
+        self.push_zeros(stretch.len - have, out);
+        Ok(())
+    }
+
+    /// Adds zeros in pieces, so that a large hole needs no large buffer.
+    fn push_zeros(&self, mut missing: usize, out: &mut ScatteredBytes) {
         while missing > 0 {
             let mut zeros = self.buffers.lend(missing.min(SPAN_MAX as usize));
             zeros.fill(0);
             missing -= zeros.len();
             out.push(zeros.into());
         }
-        Ok(())
     }
 
     /// Reads whole blocks of a file that lie together, the last one perhaps stored short, and

@@ -105,24 +105,10 @@ impl<'s> ObjectRedo<'s> {
                     crc: crc(bytes),
                     lsn,
                 };
-                match ObjectState::decode(self.no, Some(home), bytes) {
-                    Some(state) => self.redo_inode(state, home)?,
-                    None => return Ok(None),
-                }
+                return self.redo_inode(bytes, home);
             }
-            // A head for an object without a record is the beginning of a new one.
-            Delta::Head(bytes) => {
-                return Ok(ObjectState::decode(self.no, None, bytes)
-                    .and_then(|state| self.redo_head(state)));
-            }
-            Delta::Attributes(bytes) => {
-                let (Some(state), Some(core)) = (&mut self.state, InodeCore::decode(bytes)) else {
-                    // Attributes of an object that is not there contradict the log.
-                    return Ok(None);
-                };
-                state.logged = LoggedState::Deltas;
-                return Ok(state.take_core(core));
-            }
+            Delta::Head(bytes) => return Ok(self.redo_head(bytes)),
+            Delta::Attributes(bytes) => return Ok(self.redo_attributes(bytes)),
             Delta::Extent { block, extent } => self.redo_extent(*block, extent)?,
             Delta::Hole { block, count } => self.redo_hole(*block, *count)?,
             Delta::EntrySet {
@@ -158,7 +144,10 @@ impl<'s> ObjectRedo<'s> {
         Ok(())
     }
 
-    fn redo_inode(&mut self, mut state: ObjectState, home: RecordHome) -> Result<(), StoreError> {
+    fn redo_inode(&mut self, record: &[u8], home: RecordHome) -> Result<Option<()>, StoreError> {
+        let Some(mut state) = ObjectState::decode(self.no, Some(home), record) else {
+            return Ok(None);
+        };
         match &mut self.state {
             // The record has the roots of the tree that is in memory with its later changes: they
             // stay.
@@ -174,10 +163,19 @@ impl<'s> ObjectRedo<'s> {
         self.state = Some(state);
         // The newest whole record is the object's home.
         self.map = Some(Some(home));
-        Ok(())
+        Ok(Some(()))
     }
 
-    fn redo_head(&mut self, mut state: ObjectState) -> Option<()> {
+    fn redo_attributes(&mut self, bytes: &[u8]) -> Option<()> {
+        // Attributes of an object that is not there contradict the log.
+        let state = self.state.as_mut()?;
+        let core = InodeCore::decode(bytes)?;
+        state.logged = LoggedState::Deltas;
+        state.take_core(core)
+    }
+
+    fn redo_head(&mut self, head: &[u8]) -> Option<()> {
+        let mut state = ObjectState::decode(self.no, None, head)?;
         match &mut self.state {
             Some(old) => {
                 // Another type under the same number contradicts the log.
@@ -186,6 +184,7 @@ impl<'s> ObjectRedo<'s> {
                 old.xattrs = state.xattrs;
                 old.logged = LoggedState::Deltas;
             }
+            // A head for an object without a record is the beginning of a new one.
             None => {
                 state.logged = LoggedState::Deltas;
                 self.state = Some(state);

@@ -22,15 +22,8 @@ pub(crate) fn sweep_objects(
     each: &mut dyn FnMut(ObjectNo, Option<ObjectState>),
 ) {
     let mut homes: Vec<(RecordHome, ObjectNo)> = Vec::with_capacity(wanted.len());
-    let limit = store.reader.disk().shape().sectors * SECTOR;
-    let is_there = |home: &RecordHome| {
-        home.byte
-            .checked_add(u64::from(home.len))
-            .is_some_and(|end| end <= limit)
-    };
     for no in wanted {
-        let home = store.inode_map.read().get(&store.reader, no).ok().flatten();
-        match home.filter(is_there) {
+        match home_on_disk(store, no) {
             Some(home) => homes.push((home, no)),
             None => each(no, None),
         }
@@ -40,38 +33,56 @@ pub(crate) fn sweep_objects(
     let mut rest = homes.as_slice();
     while let Some((first, _)) = rest.first() {
         let start = first.byte / SECTOR * SECTOR;
-        let mut end = start;
-        let together = rest.iter().take_while(|(home, _)| {
-            let stop = home.byte + u64::from(home.len);
-            // A gap is read as well, where that is faster than a new request.
-            let is_near = home.byte <= end + WORTH_PASSING && stop - start <= SWEEP;
-            if is_near {
-                end = stop;
-            }
-            is_near
-        });
-        let (now, later) = rest.split_at(together.count().max(1));
+        let (count, end) = count_together(rest, start);
+        let (now, later) = rest.split_at(count);
         let bytes = read_stretch(&store.reader, start, end).unwrap_or_default();
         for (home, no) in now {
-            let from = (home.byte - start) as usize;
-            let record = bytes
-                .get(from..from + home.len as usize)
-                // A record that is not whole is left to the caller, which names it.
-                .filter(|record| crc_matches(record, home.crc));
-            each(
-                *no,
-                record.and_then(|record| ObjectState::decode(*no, Some(*home), record)),
-            );
+            each(*no, decode_within(&bytes, start, *home, *no));
         }
         rest = later;
     }
 }
 
+/// Returns where the record of an object lies, if that is on the disk.
+fn home_on_disk(store: &ObjectStore, no: ObjectNo) -> Option<RecordHome> {
+    let home = store.inode_map.read().get(&store.reader, no).ok()??;
+    let end = home.byte.checked_add(u64::from(home.len))?;
+    let limit = store.reader.disk().shape().sectors * SECTOR;
+    (end <= limit).then_some(home)
+}
+
+/// Returns how many of these records are read together from `start` on, and where the read ends.
+fn count_together(homes: &[(RecordHome, ObjectNo)], start: u64) -> (usize, u64) {
+    let mut count = 0;
+    let mut end = start;
+    for (home, _) in homes {
+        let stop = home.byte + u64::from(home.len);
+        // A gap is read as well, where that is faster than a new request.
+        let is_near = home.byte <= end + WORTH_PASSING && stop - start <= SWEEP;
+        if !is_near {
+            break;
+        }
+        end = stop;
+        count += 1;
+    }
+    (count.max(1), end)
+}
+
+/// Returns the state that a record within these bytes holds, which lie at `start`.
+fn decode_within(bytes: &[u8], start: u64, home: RecordHome, no: ObjectNo) -> Option<ObjectState> {
+    let from = (home.byte - start) as usize;
+    let record = bytes.get(from..from + home.len as usize)?;
+    // A record that is not whole is left to the caller, which names it.
+    if !crc_matches(record, home.crc) {
+        return None;
+    }
+    ObjectState::decode(no, Some(home), record)
+}
+
 /// Returns what lies between two addresses, unchecked.
 fn read_stretch(reader: &CachedReader, start: u64, end: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; (end.saturating_sub(start).next_multiple_of(SECTOR)) as usize];
-    reader
-        .read_raw(Sector::new(start / SECTOR), &mut bytes)
-        .ok()
-        .map(|()| bytes)
+    let at = Sector::new(start / SECTOR);
+    reader.read_raw(at, &mut bytes).ok()?;
+    Some(bytes)
 }

@@ -344,22 +344,27 @@ impl CachedReader {
         }
         // The chunk may have been read while its sectors were rewritten, or reach into a bad sector
         // next door.
-        let first = byte / SECTOR;
-        debug_assert!(len > 0, "nothing to check");
-        let sectors = (byte + len as u64).div_ceil(SECTOR) - first;
-        let mut bytes = vec![0; (sectors * SECTOR) as usize];
-        self.read_raw(Sector::new(first), &mut bytes)?;
-        let from = (byte - first * SECTOR) as usize;
-        let exact = bytes[from..from + len].to_vec();
+        let exact = self.read_exactly(byte, len)?;
         // Read exactly, and still wrong: damage.
         if !crc_matches(&exact, sum) {
             return Err(StoreError::Corrupt {
                 what,
-                at: first,
+                at: byte / SECTOR,
                 object,
             });
         }
         Ok(exact)
+    }
+
+    /// Reads `len` bytes from a byte address, and no sector besides theirs.
+    fn read_exactly(&self, byte: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+        debug_assert!(len > 0, "nothing to check");
+        let first = byte / SECTOR;
+        let sectors = (byte + len as u64).div_ceil(SECTOR) - first;
+        let mut bytes = vec![0; (sectors * SECTOR) as usize];
+        self.read_raw(Sector::new(first), &mut bytes)?;
+        let from = (byte - first * SECTOR) as usize;
+        Ok(bytes[from..from + len].to_vec())
     }
 
     /// Reads the copy of a page that lies at `at`.

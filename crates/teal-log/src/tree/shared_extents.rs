@@ -143,11 +143,10 @@ impl SharedTable {
         self.mem_pages
             .store(table.tree.mem_pages() + waiting, Relaxed);
         // Moved content is written, and its old place stays live until then.
-        let moving = table
-            .moving
-            .values()
-            .map(|content| MOVE_FACTOR * content.len() as u64 + ITEM_TAKES)
-            .sum();
+        let mut moving = 0;
+        for content in table.moving.values() {
+            moving += MOVE_FACTOR * content.len() as u64 + ITEM_TAKES;
+        }
         self.moving_takes.store(moving, Relaxed);
         self.takes
             .store(table.changed.len() as u64 * ITEM_TAKES + moving, Relaxed);
@@ -163,11 +162,9 @@ impl SharedTable {
         no: ObjectNo,
         slice: &SharedSlice,
     ) -> Result<Extent, StoreError> {
-        let shared = self
-            .table
-            .read()
-            .get(src, slice.id)?
-            .ok_or_else(|| table_damaged(Some(no)))?;
+        let Some(shared) = self.table.read().get(src, slice.id)? else {
+            return Err(table_damaged(Some(no)));
+        };
         let first = u64::from(slice.first);
         let blocks = u64::from(slice.blocks);
         // A part beyond the extent is damage of the file's map.
@@ -234,7 +231,8 @@ impl SharedTable {
             return Ok(false);
         }
         table.tree.warm(src, next, last)?;
-        for key in addrs.iter().map(|addr| place_key(*addr)) {
+        for addr in addrs {
+            let key = place_key(*addr);
             table.tree.warm(src, key, key)?;
         }
         self.publish_totals(&table);
@@ -280,10 +278,9 @@ impl SharedTable {
         let mut table = self.table.write();
         let mut shared = table.get_known(src, id)?;
         // A count below zero, or too large: the file's map contradicts the table.
-        let count = shared
-            .count
-            .checked_add_signed(more)
-            .ok_or_else(|| table_damaged(None))?;
+        let Some(count) = shared.count.checked_add_signed(more) else {
+            return Err(table_damaged(None));
+        };
         // References are left.
         if count > u32::from(more < 0 && bug(Bug::SharedFreedEarly)) {
             shared.count = count;
@@ -371,9 +368,11 @@ impl SharedTable {
             ));
             Ok(ControlFlow::Continue(()))
         })?;
-        ids.into_iter()
-            .map(|id| Ok((id, table.get_known(src, id)?.extent)))
-            .collect()
+        let mut extents = Vec::with_capacity(ids.len());
+        for id in ids {
+            extents.push((id, table.get_known(src, id)?.extent));
+        }
+        Ok(extents)
     }
 
     /// Notes that an extent is to be written elsewhere with the next batch, if it still is the one
@@ -405,10 +404,11 @@ impl SharedTable {
         // From here on, the batch has the new places.
         let moving = std::mem::take(&mut table.moving);
         self.publish_totals(&table);
-        moving
-            .into_iter()
-            .map(|(id, content)| Ok((id, table.get_known(src, id)?, content)))
-            .collect()
+        let mut taken = Vec::with_capacity(moving.len());
+        for (id, content) in moving {
+            taken.push((id, table.get_known(src, id)?, content));
+        }
+        Ok(taken)
     }
 
     /// Notes that a batch wrote an extent elsewhere, and logged so.
@@ -441,22 +441,19 @@ impl SharedTable {
         let mut table = self.table.write();
         let changed = std::mem::take(&mut table.changed);
         self.publish_totals(&table);
-        let of = |(id, change): (u64, ItemChange)| {
-            // Removed entries need no content.
-            if change.is_gone {
-                return Ok((id, SharedChange::Gone));
-            }
-            let shared = table.get_known(src, id)?;
-            Ok((
-                id,
-                if change.is_new {
-                    SharedChange::Set(shared)
-                } else {
-                    SharedChange::Count(shared.count)
-                },
-            ))
-        };
-        changed.into_iter().map(of).collect()
+        let mut taken = Vec::with_capacity(changed.len());
+        for (id, change) in changed {
+            let what = if change.is_gone {
+                // Removed entries need no content.
+                SharedChange::Gone
+            } else if change.is_new {
+                SharedChange::Set(table.get_known(src, id)?)
+            } else {
+                SharedChange::Count(table.get_known(src, id)?.count)
+            };
+            taken.push((id, what));
+        }
+        Ok(taken)
     }
 
     /// Enters the places of what was moved into the tree.
