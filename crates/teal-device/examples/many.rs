@@ -38,8 +38,8 @@ fn make(path: &Path, gib: u64, objects: u64) {
     let begun = Instant::now();
     let disk = Arc::new(FileDisk::open(path, OpenMode::Create(gib << 30)).unwrap());
     let label = DriveLabel {
-        volume: 1,
-        device: 1,
+        volume: teal_types::VolumeId::new(1),
+        device: teal_types::DriveNo::new(1),
         position: CommitSeq::new(1),
         ..DriveLabel::default()
     };

@@ -8,7 +8,7 @@ use teal_device::{Drive, DriveError, DriveLabel};
 use teal_env::{Disk, DiskShape, MemDisk};
 use teal_log::{MkfsOptions, Store};
 use teal_testkit::{RecordingDisk, Rng, SeededEntropy, SimClock};
-use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo, Sector};
+use teal_types::{BLOCK, ByteRanges, CommitSeq, DriveNo, ObjectNo, Sector, VolumeId};
 
 const A: ObjectNo = ObjectNo::new(1 << 31);
 const SIZE: u64 = 20_000;
@@ -24,8 +24,8 @@ fn bytes(seed: u64, len: u64) -> Vec<u8> {
 
 fn make(disk: Arc<dyn Disk>) -> Drive {
     let label = DriveLabel {
-        volume: 7,
-        device: 1,
+        volume: VolumeId::new(7),
+        device: DriveNo::new(1),
         position: seq(100),
         ..DriveLabel::default()
     };
@@ -366,8 +366,8 @@ fn what_is_no_drive_is_told_apart() {
     assert_eq!(
         fresh(20).label(),
         DriveLabel {
-            volume: 7,
-            device: 1,
+            volume: VolumeId::new(7),
+            device: DriveNo::new(1),
             position: seq(100),
             ..DriveLabel::default()
         }

@@ -20,7 +20,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use table::UndoTable;
 use teal_types::{
-    Author, BatchId, BatchNo, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo, VolumeId,
+    Author, BatchId, BatchNo, CommitSeq, HardLink, Incarnation, LeaseNo, Name, ObjectNo, ReplicaNo,
+    VolumeId,
 };
 
 /// The keys of one volume.
@@ -59,7 +60,7 @@ struct MemoryTables {
     staged: UndoTable<InVolume<PartKey>, Vec<u8>>,
     replicas: UndoTable<InVolume<ReplicaNo>, ReplicaRow>,
     tokens: UndoTable<InVolume<[u8; 32]>, TokenRow>,
-    leases: UndoTable<InVolume<u32>, ReplicaNo>,
+    leases: UndoTable<InVolume<LeaseNo>, ReplicaNo>,
     conflicts: UndoTable<InVolume<u64>, ConflictRow>,
 }
 

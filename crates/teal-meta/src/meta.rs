@@ -14,7 +14,8 @@ use crate::row::{
 };
 use std::ops::Range;
 use teal_types::{
-    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo, VolumeId,
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, LeaseNo, Name, ObjectNo, ReplicaNo,
+    VolumeId,
 };
 
 /// The moment at which a transaction must be durable.
@@ -219,7 +220,7 @@ pub trait ReadTransaction {
     /// Returns a token by its hash.
     fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
     /// Returns the replica that has a lease.
-    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>>;
+    fn lease(&self, lease: LeaseNo) -> Result<Option<ReplicaNo>>;
     /// Returns a conflict that is not resolved.
     fn conflict(&self, id: u64) -> Result<Option<ConflictRow>>;
     /// Returns conflicts that are not resolved, behind `after`, at most `limit`.
@@ -295,7 +296,7 @@ pub trait WriteTransaction: ReadTransaction {
     /// Sets a token.
     fn put_token(&mut self, hash: &[u8; 32], row: &TokenRow) -> Result<()>;
     /// Gives a lease to a replica.
-    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()>;
+    fn put_lease(&mut self, lease: LeaseNo, replica: ReplicaNo) -> Result<()>;
     /// Sets a conflict, or removes it as resolved.
     fn put_conflict(&mut self, id: u64, row: Option<&ConflictRow>) -> Result<()>;
 }

@@ -8,7 +8,7 @@ use teal_meta::{
 };
 use teal_proto::ConflictKind;
 use teal_types::{
-    BatchId, BatchNo, ChunkId, CommitSeq, FileType, HardLink, Incarnation, Name, ObjectNo,
+    BatchId, BatchNo, ChunkId, CommitSeq, FileType, HardLink, Incarnation, LeaseNo, Name, ObjectNo,
     ReplicaNo, ReplicatedAttributes, ServerIncarnation, Timestamp, VolumeId,
 };
 
@@ -233,7 +233,7 @@ fn rows_are_kept_as_they_were_given(meta: &dyn MetaStore) {
         txn.put_setting("key", b"\0value")?;
         txn.put_replica(ReplicaNo::new(3), &replica)?;
         txn.put_token(&[1; 32], &token)?;
-        txn.put_lease(9, ReplicaNo::new(3))?;
+        txn.put_lease(LeaseNo::new(9), ReplicaNo::new(3))?;
         txn.put_conflict(
             1,
             Some(&ConflictRow {
@@ -262,7 +262,7 @@ fn rows_are_kept_as_they_were_given(meta: &dyn MetaStore) {
             (Some(token), None)
         );
         assert_eq!(
-            (txn.lease(9)?, txn.lease(8)?),
+            (txn.lease(LeaseNo::new(9))?, txn.lease(LeaseNo::new(8))?),
             (Some(ReplicaNo::new(3)), None)
         );
         assert_eq!(

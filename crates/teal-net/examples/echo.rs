@@ -7,6 +7,7 @@ use teal_env::{Clock as _, SystemClock, Timer as _};
 use teal_net::{
     CertifiedPeer, Channel, ChannelOptions, PeerService, ServerIdentity, TransportLimits,
 };
+use teal_types::VolumeId;
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -18,7 +19,7 @@ impl PeerService for Echo {
     }
     fn enrol(&self, _: &str, _: &str) -> Result<CertifiedPeer, String> {
         Ok(CertifiedPeer {
-            volume: 1,
+            volume: VolumeId::new(1),
             replica: teal_types::ReplicaNo::FIRST,
         })
     }

@@ -28,7 +28,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::Duration;
 use teal_env::{Clock, ExistingFile};
-use teal_types::ReplicaNo;
+use teal_types::{ReplicaNo, VolumeId};
 use webpki::{EndEntityCert, KeyUsage};
 
 const FILE: &str = "authority.pem";
@@ -146,7 +146,8 @@ impl ServerIdentity {
         // The subject is for people; a server reads the name in `subject_alt_names`.
         let mut params = certificate_params(&format!(
             "TealFS volume {} replica {}",
-            peer.volume, peer.replica
+            peer.volume.get(),
+            peer.replica
         ));
         params.not_before = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(validity.issued);
         params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(validity.expires);
@@ -211,14 +212,14 @@ fn authority_params() -> CertificateParams {
 }
 
 fn name_of(peer: CertifiedPeer) -> String {
-    format!("r{}.v{}.teal", peer.replica, peer.volume)
+    format!("r{}.v{}.teal", peer.replica, peer.volume.get())
 }
 
 fn peer_of(name: &str) -> Option<CertifiedPeer> {
     let (replica, volume) = name.strip_suffix(".teal")?.split_once('.')?;
     let (replica, volume) = (replica.strip_prefix('r')?, volume.strip_prefix('v')?);
     Some(CertifiedPeer {
-        volume: volume.parse().ok()?,
+        volume: VolumeId::new(volume.parse().ok()?),
         replica: ReplicaNo::new(replica.parse().ok()?),
     })
 }

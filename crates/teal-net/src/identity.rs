@@ -12,7 +12,7 @@ use rcgen::{KeyPair, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::path::Path;
 use teal_env::ExistingFile;
-use teal_types::{ReplicaNo, Timestamp};
+use teal_types::{ReplicaNo, Timestamp, VolumeId};
 
 const FILE: &str = "client.pem";
 const TITLE: &str = "TealFS client identity 1. Whoever can read this file can act as this machine.";
@@ -70,7 +70,7 @@ impl ClientIdentity {
     pub fn save(&self, dir: &Path) -> Result<(), IdentityError> {
         let values = [
             self.fingerprint.to_string(),
-            self.peer.volume.to_string(),
+            self.peer.volume.get().to_string(),
             self.peer.replica.to_string(),
             self.validity.issued.to_string(),
             self.validity.expires.to_string(),
@@ -96,7 +96,7 @@ impl ClientIdentity {
         let identity = Self {
             fingerprint: kept.parse_field(path, "server")?,
             peer: CertifiedPeer {
-                volume: kept.parse_field(path, "volume")?,
+                volume: VolumeId::new(kept.parse_field(path, "volume")?),
                 replica: ReplicaNo::new(kept.parse_field(path, "replica")?),
             },
             validity: CertificateValidity {
@@ -165,7 +165,7 @@ impl NewKey {
     ) -> Result<ClientIdentity, NetError> {
         let identity = ClientIdentity {
             peer: CertifiedPeer {
-                volume: answer.volume,
+                volume: VolumeId::new(answer.volume),
                 replica: ReplicaNo::new(answer.replica),
             },
             fingerprint,

@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_testkit::SimClock;
-use teal_types::ReplicaNo;
+use teal_types::{ReplicaNo, VolumeId};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -84,7 +84,7 @@ impl PeerService for Echo {
 
 fn echoed(peer: CertifiedPeer, request: &[u8]) -> Vec<u8> {
     [
-        &peer.volume.to_le_bytes()[..],
+        &peer.volume.get().to_le_bytes()[..],
         &peer.replica.get().to_le_bytes()[..],
         request,
     ]
@@ -194,7 +194,7 @@ impl World {
         self.give_token(
             &token,
             CertifiedPeer {
-                volume: 3,
+                volume: VolumeId::new(3),
                 replica: ReplicaNo::new(replica),
             },
         );

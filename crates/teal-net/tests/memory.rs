@@ -13,12 +13,12 @@ use teal_env::SystemClock;
 use teal_net::{
     CertifiedPeer, Channel, ChannelOptions, PeerService, ServerIdentity, TransportLimits,
 };
-use teal_types::ReplicaNo;
+use teal_types::{ReplicaNo, VolumeId};
 
 const LONG: Duration = Duration::from_secs(60);
 const GIB: u32 = 1 << 30;
 const PEER: CertifiedPeer = CertifiedPeer {
-    volume: 1,
+    volume: VolumeId::new(1),
     replica: ReplicaNo::new(2),
 };
 

@@ -3,7 +3,7 @@
 use crate::FileSystem;
 use std::sync::Arc;
 use teal_log::{SpaceStatus, StoreCounts, StoreSettings};
-use teal_types::{BLOCK, NAME_MAX};
+use teal_types::{BLOCK, NAME_MAX, VolumeId};
 use teal_volume::FsError;
 
 /// The figures of `statfs`.
@@ -34,7 +34,7 @@ pub struct VolumeStatus {
     /// Identifies the store.
     pub uuid: [u8; 16],
     /// The volume it holds.
-    pub volume: u32,
+    pub volume: VolumeId,
     /// The space in use and free.
     pub space: SpaceStatus,
     /// The counters of the store since it was opened.
@@ -89,7 +89,7 @@ impl FileSystem {
         Ok(VolumeStatus {
             label: sb.label.clone(),
             uuid: sb.uuid,
-            volume: sb.volume,
+            volume: VolumeId::new(sb.volume),
             space: self.store().space(),
             counts: self.store().counter_values(),
             dirty: self.store().is_dirty(),

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use teal_types::{
-    BatchId, BatchNo, CommitSeq, Incarnation, Name, ObjectNo, ObjectVersion, ReplicaNo,
-    ServerIncarnation, Timestamp, VolumeId,
+    BatchId, BatchNo, CommitSeq, DriveNo, Incarnation, LeaseNo, Name, ObjectNo, ObjectVersion,
+    ReplicaNo, ServerIncarnation, Timestamp, VolumeId,
 };
 
 /// The server's word on a client that has connected.
@@ -221,8 +221,8 @@ pub enum ServerReply {
     Incarnated {
         /// The new life.
         incarnation: Incarnation,
-        /// Its object numbers: `lease * LEASE` and the following [`LEASE`](teal_types::LEASE).
-        lease: u32,
+        /// The lease of its object numbers.
+        lease: LeaseNo,
     },
     /// To [`ClientRequest::Pull`](crate::ClientRequest::Pull).
     Pulled(PulledChanges),
@@ -286,7 +286,7 @@ pub enum ServerReply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNote {
     /// Its number in the volume.
-    pub device: u32,
+    pub device: DriveNo,
     /// Its name, for people.
     pub name: String,
     /// Bytes of its store.

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use teal_types::{BatchNo, ChunkId, CommitSeq, Incarnation, Name, ObjectNo, Op, ServerIncarnation};
+use teal_types::{
+    BatchNo, ChunkId, CommitSeq, DriveNo, Incarnation, Name, ObjectNo, Op, ServerIncarnation,
+};
 
 /// The facts that a client tells of itself when it connects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,7 +256,7 @@ pub enum DeviceRequest {
     /// Attaches a drive to the client that asks; the answer is that drive.
     Attach {
         /// Which.
-        device: u32,
+        device: DriveNo,
         /// The attachments that the drive tells of: the last one, and one that may not have been
         /// answered.
         nonces: [u64; 2],
@@ -264,11 +266,11 @@ pub enum DeviceRequest {
     /// Ends the attachment of a drive.
     Detach {
         /// Which.
-        device: u32,
+        device: DriveNo,
     },
     /// Removes a drive from the volume.
     Remove {
         /// Which.
-        device: u32,
+        device: DriveNo,
     },
 }

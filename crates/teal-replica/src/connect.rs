@@ -87,13 +87,13 @@ impl Replica {
 
     fn apply_welcome(&self, welcome: &Welcome) -> Result<(), SyncError> {
         let identity = self.identity();
-        let volume = welcome.volume.get();
+        let volume = welcome.volume;
         let known = (identity.volume, identity.replica);
         // A store that has a life belongs to one replica of one volume, for good.
         if !identity.incarnation.is_none() && known != (volume, welcome.replica) {
             let words = format!(
-                "this store belongs to replica {} of volume {:08x}, and the server takes it for \
-                 replica {} of volume {volume:08x}: \
+                "this store belongs to replica {} of volume {}, and the server takes it for \
+                 replica {} of volume {volume}: \
                  join with the certificate that was made for it",
                 identity.replica, identity.volume, welcome.replica
             );
@@ -141,10 +141,7 @@ impl Replica {
         else {
             return Err(unexpected("to a request for a new incarnation").into());
         };
-        self.begin_life(
-            (welcome.volume.get(), welcome.replica),
-            (incarnation, lease),
-        )?;
+        self.begin_life((welcome.volume, welcome.replica), (incarnation, lease))?;
         self.state().new_life_begun();
         // Batches in flight were cut in the life before: their objects become dirty again.
         self.take_back_all()?;

@@ -28,7 +28,8 @@ use super::trail::HistoryTrail;
 use teal_log::{Store, StoreError, StoreOperation};
 use teal_proto::EARLIER_MAX;
 use teal_types::{
-    Author, BatchNo, CommitSeq, Incarnation, LEASE, ObjectNo, ReplicaNo, ServerIncarnation,
+    Author, BatchNo, CommitSeq, Incarnation, LeaseNo, ObjectNo, ReplicaNo, ServerIncarnation,
+    VolumeId,
 };
 
 /// The object number under which the identity is noted.
@@ -41,10 +42,10 @@ pub(crate) const BYTES_MAX: usize = HEAD + 1 + 40 * EARLIER_MAX + 33 + 8 * PINS_
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ReplicaIdentity {
-    pub(crate) volume: u32,
+    pub(crate) volume: VolumeId,
     pub(crate) replica: ReplicaNo,
     pub(crate) incarnation: Incarnation,
-    pub(crate) lease: u32,
+    pub(crate) lease: LeaseNo,
     pub(crate) reserved: u64,
     pub(crate) server: ServerIncarnation,
     pub(crate) seen: CommitSeq,
@@ -75,10 +76,10 @@ impl ReplicaIdentity {
         );
         let mut out = vec![VERSION];
         for word in [
-            self.volume,
+            self.volume.get(),
             self.replica.get(),
             self.incarnation.get(),
-            self.lease,
+            self.lease.get(),
         ] {
             out.extend(word.to_le_bytes());
         }
@@ -109,64 +110,40 @@ impl ReplicaIdentity {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, trail) = bytes.split_at_checked(HEAD)?;
-        let (version, mut rest) = head.split_first()?;
-        let (trail, key, pins) = match (version, trail) {
-            // Older versions have no trail, no key and no pins.
-            (1, []) => <(HistoryTrail, [u8; 32], PinSet)>::default(),
-            (2, [count, steps @ ..]) => (
-                trail_of(usize::from(*count), steps)?,
-                [0; 32],
-                PinSet::default(),
-            ),
-            (3, [count, rest @ ..]) => {
-                let (steps, rest) = rest.split_at_checked(40 * usize::from(*count))?;
-                let (key, rest) = rest.split_first_chunk::<32>()?;
-                let (pinned, rest) = rest.split_first()?;
-                let (numbers, []) = rest.as_chunks::<8>() else {
-                    return None;
-                };
-                let pins = PinSet::from_numbers(numbers.iter().map(|no| u64::from_le_bytes(*no)))?;
-                // The numbers must be as many as the count says.
-                (numbers.len() == usize::from(*pinned)).then_some(())?;
-                (trail_of(usize::from(*count), steps)?, *key, pins)
-            }
-            _ => return None,
-        };
-        let mut take = |len: usize| {
-            let (head, tail) = rest.split_at(len);
-            rest = tail;
-            head
-        };
-        let word = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0_u32, |n, b| n << 8 | u32::from(*b))
-        };
-        let long = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0_u64, |n, b| n << 8 | u64::from(*b))
-        };
+        let (version, rest) = bytes.split_first()?;
+        let mut reader = FieldReader(rest);
+        let mut identity = Self::decode_head(&mut reader)?;
+        // Version 1 ends here; older versions have no trail, no key and no pins.
+        if *version >= 2 {
+            identity.trail = reader.take_trail()?;
+        }
+        if *version >= 3 {
+            identity.key = reader.take_array()?;
+            identity.pins = reader.take_pins()?;
+        }
+        let is_known = (1..=VERSION).contains(version);
+        (is_known && reader.0.is_empty()).then_some(identity)
+    }
+
+    /// Reads the fields that all versions have, in the order of their bytes.
+    fn decode_head(reader: &mut FieldReader<'_>) -> Option<Self> {
         Some(Self {
-            volume: word(take(4)),
-            replica: ReplicaNo::new(word(take(4))),
-            incarnation: Incarnation::new(word(take(4))),
-            lease: word(take(4)),
-            reserved: long(take(8)),
-            server: ServerIncarnation::new(word(take(4))),
-            seen: CommitSeq::new(long(take(8))),
-            digest: take(32).try_into().ok()?,
-            batch: BatchNo::new(long(take(8))),
-            parts: word(take(4)),
-            batch_digest: take(32).try_into().ok()?,
-            announce: long(take(8)),
-            offer: long(take(8)),
-            trail,
-            key,
-            pins,
+            volume: VolumeId::new(reader.take_u32()?),
+            replica: ReplicaNo::new(reader.take_u32()?),
+            incarnation: Incarnation::new(reader.take_u32()?),
+            lease: LeaseNo::new(reader.take_u32()?),
+            reserved: reader.take_u64()?,
+            server: ServerIncarnation::new(reader.take_u32()?),
+            seen: CommitSeq::new(reader.take_u64()?),
+            digest: reader.take_array()?,
+            batch: BatchNo::new(reader.take_u64()?),
+            parts: reader.take_u32()?,
+            batch_digest: reader.take_array()?,
+            announce: reader.take_u64()?,
+            offer: reader.take_u64()?,
+            trail: HistoryTrail::default(),
+            key: [0; 32],
+            pins: PinSet::default(),
         })
     }
 
@@ -191,31 +168,53 @@ impl ReplicaIdentity {
         Self::decode(&bytes).map(Some).ok_or(damaged)
     }
 
-    /// Returns where the numbers of its lease end.
-    pub(crate) fn lease_end(&self) -> u64 {
-        (u64::from(self.lease) + 1) * LEASE
-    }
-
     pub(crate) fn store_in(&self, op: &StoreOperation<'_>) -> Result<(), StoreError> {
         op.set_note(IDENTITY, Some(&self.encode()))
     }
 }
 
-fn trail_of(count: usize, steps: &[u8]) -> Option<HistoryTrail> {
-    let mut trail = HistoryTrail::default();
-    // Not a whole number of steps: damaged.
-    let (steps, []) = steps.as_chunks::<40>() else {
-        return None;
-    };
-    for step in steps {
-        let (seq, digest) = step.split_first_chunk::<8>()?;
-        trail.record_position(
-            CommitSeq::new(u64::from_le_bytes(*seq)),
-            digest.try_into().ok()?,
-        );
+/// Reads the fields of an identity one after the other; `None` where the bytes end too early.
+struct FieldReader<'a>(&'a [u8]);
+
+impl FieldReader<'_> {
+    fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
     }
-    // Steps that are not ascending are dropped by `come_to`: then the counts differ.
-    (trail.steps().len() == count && steps.len() == count).then_some(trail)
+
+    fn take_u8(&mut self) -> Option<u8> {
+        self.take_array().map(u8::from_le_bytes)
+    }
+
+    fn take_u32(&mut self) -> Option<u32> {
+        self.take_array().map(u32::from_le_bytes)
+    }
+
+    fn take_u64(&mut self) -> Option<u64> {
+        self.take_array().map(u64::from_le_bytes)
+    }
+
+    /// Reads earlier positions behind their number.
+    fn take_trail(&mut self) -> Option<HistoryTrail> {
+        let count = usize::from(self.take_u8()?);
+        let mut trail = HistoryTrail::default();
+        for _ in 0..count {
+            let seq = CommitSeq::new(self.take_u64()?);
+            trail.record_position(seq, self.take_array()?);
+        }
+        // The trail drops steps that are not ascending: then the counts differ.
+        (trail.steps().len() == count).then_some(trail)
+    }
+
+    /// Reads pinned objects behind their number.
+    fn take_pins(&mut self) -> Option<PinSet> {
+        let mut numbers = Vec::new();
+        for _ in 0..self.take_u8()? {
+            numbers.push(self.take_u64()?);
+        }
+        PinSet::from_numbers(numbers.into_iter())
+    }
 }
 
 #[cfg(test)]
@@ -228,10 +227,10 @@ mod tests {
         trail.record_position(CommitSeq::new(6), [14; 32]);
         trail.record_position(CommitSeq::new(7), [8; 32]);
         let identity = ReplicaIdentity {
-            volume: 1,
+            volume: VolumeId::new(1),
             replica: ReplicaNo::new(2),
             incarnation: Incarnation::new(3),
-            lease: 4,
+            lease: LeaseNo::new(4),
             reserved: 5,
             server: ServerIncarnation::new(6),
             seen: CommitSeq::new(7),

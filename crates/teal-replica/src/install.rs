@@ -24,7 +24,7 @@ use teal_device::UpstreamError;
 use teal_log::{AttributeChanges, Cost, LockedObjects, NewObject, StoreError};
 use teal_proto::{RefusalCode, RefusalReply};
 use teal_types::ranges::CONTENT_END;
-use teal_types::{FileType, HardLink, LEASE, ObjectNo, ObjectVersion, REPLICATED_LIMIT};
+use teal_types::{FileType, HardLink, LeaseNo, ObjectNo, ObjectVersion, REPLICATED_LIMIT};
 use teal_volume::Invalidation;
 
 /// The state of an object at the server that is to be installed.
@@ -84,8 +84,7 @@ impl Replica {
             incarnation, lease, ..
         } = self.identity();
         // Before the first life, there are no numbers of this replica.
-        if incarnation.is_none() || no.get() / LEASE != u64::from(lease) || bug(Bug::CopyUnnoticed)
-        {
+        if incarnation.is_none() || LeaseNo::of_object(no) != lease || bug(Bug::CopyUnnoticed) {
             return Ok(());
         }
         let is_given = self.own_identity().is_given(no);

@@ -3,7 +3,7 @@
 use super::identity::BYTES_MAX;
 use super::{Replica, ReplicaIdentity};
 use teal_log::{Cost, LockedObjects, StoreError};
-use teal_types::{Incarnation, ObjectNo, ReplicaNo};
+use teal_types::{Incarnation, LeaseNo, ObjectNo, ReplicaNo, VolumeId};
 
 impl Replica {
     /// Changes the replica's identity, in a batch of its own.
@@ -21,8 +21,8 @@ impl Replica {
     /// the lease of its numbers.
     pub(crate) fn begin_life(
         &self,
-        replica: (u32, ReplicaNo),
-        life: (Incarnation, u32),
+        replica: (VolumeId, ReplicaNo),
+        life: (Incarnation, LeaseNo),
     ) -> Result<(), StoreError> {
         let cost = Cost::note().with_note(BYTES_MAX).freeing();
         let op = self.begin_operation(cost)?;

@@ -18,7 +18,7 @@ use crate::seeded::{Bug, bug};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use teal_log::{LockedObjects, StoreError, StoreOperation};
-use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ObjectNo, ReplicaNo};
+use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, LeaseNo, ObjectNo, ReplicaNo, VolumeId};
 
 /// Numbers are set aside in strides: after a crash some are never used.
 const STRIDE: u64 = 1024;
@@ -36,7 +36,7 @@ pub(crate) struct OwnIdentity {
 impl OwnIdentity {
     /// Returns what a store that was just opened says of itself.
     pub(crate) fn new(identity: ReplicaIdentity) -> Self {
-        let first = u64::from(identity.lease) * LEASE;
+        let first = identity.lease.object_numbers().start;
         let next = if bug(Bug::NumbersReused) {
             first
         } else {
@@ -90,12 +90,12 @@ impl OwnIdentity {
     pub(crate) fn begin_life(
         &self,
         op: &StoreOperation<'_>,
-        (volume, replica): (u32, ReplicaNo),
-        (incarnation, lease): (Incarnation, u32),
+        (volume, replica): (VolumeId, ReplicaNo),
+        (incarnation, lease): (Incarnation, LeaseNo),
     ) -> Result<(), StoreError> {
         let mut identity = self.identity.lock();
         let mut next = self.next.lock();
-        let first = u64::from(lease) * LEASE;
+        let first = lease.object_numbers().start;
         let changed = ReplicaIdentity {
             volume,
             replica,
@@ -136,7 +136,7 @@ impl OwnIdentity {
     pub(crate) fn next_number(&self, under: &LockedObjects<'_>) -> Result<ObjectNo, StoreError> {
         let mut identity = self.identity.lock();
         let mut next = self.next.lock();
-        if *next >= identity.lease_end() {
+        if *next >= identity.lease.object_numbers().end {
             log::error!("all {LEASE} object numbers of this incarnation are used");
             return Err(StoreError::NoSpace);
         }
@@ -186,9 +186,9 @@ mod tests {
 
     fn begin_life(own: &OwnIdentity, store: &Store, life: (u32, u32)) {
         let op = store.begin(Cost::note().with_note(BYTES_MAX)).unwrap();
-        let (incarnation, lease) = (Incarnation::new(life.0), life.1);
-        own.begin_life(&op, (1, ReplicaNo::new(2)), (incarnation, lease))
-            .unwrap();
+        let replica = (VolumeId::new(1), ReplicaNo::new(2));
+        let life = (Incarnation::new(life.0), LeaseNo::new(life.1));
+        own.begin_life(&op, replica, life).unwrap();
     }
 
     /// Returns the number that an operation of its own takes.
@@ -235,7 +235,7 @@ mod tests {
         begin_life(&own, &store, (3, 9));
         assert_eq!(number(&own, &store).unwrap().get(), 9 * LEASE);
         assert_eq!(ReplicaIdentity::load(&store).unwrap(), Some(own.get()));
-        let end = own.get().lease_end();
+        let end = own.get().lease.object_numbers().end;
         *own.next.lock() = end - 1;
         assert_eq!(number(&own, &store).unwrap().get(), end - 1);
         assert!(matches!(number(&own, &store), Err(StoreError::NoSpace)));

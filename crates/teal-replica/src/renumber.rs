@@ -10,7 +10,7 @@ use super::{ObjectNote, Replica, SyncError};
 use std::ops::ControlFlow;
 use teal_log::{AttributeChanges, Cost, NewObject, StoreError};
 use teal_types::ranges::ByteRanges;
-use teal_types::{CommitSeq, FileType, LEASE, Name, ObjectNo};
+use teal_types::{CommitSeq, FileType, LeaseNo, Name, ObjectNo};
 use teal_volume::Invalidation;
 
 /// Bytes copied at a time.
@@ -19,13 +19,13 @@ const STEP: usize = 1 << 20;
 impl Replica {
     /// Gives new numbers to all that was made under the lease of the former life and has not
     /// reached the server.
-    pub(crate) fn renumber(&self, lease: u32) -> Result<(), SyncError> {
-        let first = ObjectNo::new(u64::from(lease) * LEASE);
-        let last = (u64::from(lease) + 1) * LEASE;
+    pub(crate) fn renumber(&self, lease: LeaseNo) -> Result<(), SyncError> {
+        let numbers = lease.object_numbers();
+        let first = ObjectNo::new(numbers.start);
         // The notes are read first: renumbering changes them.
         let mut new = Vec::new();
         self.store().each_note(first, &mut |no, head| {
-            if no.get() >= last {
+            if no.get() >= numbers.end {
                 return ControlFlow::Break(());
             }
             // Only dirty objects can be unknown to the server.

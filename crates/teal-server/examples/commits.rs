@@ -13,7 +13,7 @@ use teal_meta::Sqlite;
 use teal_proto::{ClientRequest, ServerReply, batch_digest, encode_ops};
 use teal_server::{Server, load_domain};
 use teal_types::{
-    BatchNo, CommitSeq, FileType, HardLink, LEASE, Name, ObjectNo, Op, ReplicatedAttributes,
+    BatchNo, CommitSeq, FileType, HardLink, Name, ObjectNo, Op, ReplicatedAttributes,
 };
 
 const BATCHES: u64 = 300;
@@ -67,7 +67,7 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     else {
         return Err("no incarnation".into());
     };
-    let first = u64::from(lease) * LEASE;
+    let first = lease.object_numbers().start;
     let batches = (0..BATCHES)
         .map(|n| batch(first + n * FILES))
         .collect::<Result<Vec<_>, _>>()?;

@@ -18,8 +18,8 @@ use teal_meta::{
 };
 use teal_proto::{DEVICE_NAME_MAX, RefusalReply, is_device_name};
 use teal_types::{
-    BatchId, BatchNo, CommitSeq, FileType, Incarnation, ObjectNo, ReplicaNo, ReplicatedAttributes,
-    ServerIncarnation, Timestamp, VolumeId,
+    BatchId, BatchNo, CommitSeq, FileType, Incarnation, LeaseNo, ObjectNo, ReplicaNo,
+    ReplicatedAttributes, ServerIncarnation, Timestamp, VolumeId,
 };
 
 /// A volume, for people.
@@ -183,11 +183,7 @@ impl Server {
         });
         put.map_err(|refusal| refusal.0)?;
         // The token names its volume, so that enrolling needs no search.
-        Ok(format!(
-            "{:08x}-{:032x}",
-            volume.get(),
-            u128::from_be_bytes(secret)
-        ))
+        Ok(format!("{volume}-{:032x}", u128::from_be_bytes(secret)))
     }
 
     /// Enrols a device: it gets the next replica number.
@@ -266,8 +262,8 @@ impl Server {
             }
             let replica = add_replica(txn, device, true, now)?;
             // The first lease has the numbers of a volume that lived alone before it was served.
-            if txn.lease(0)?.is_none() {
-                txn.put_lease(0, replica)?;
+            if txn.lease(LeaseNo::FIRST)?.is_none() {
+                txn.put_lease(LeaseNo::FIRST, replica)?;
             }
             Ok(replica)
         });

@@ -30,7 +30,7 @@ use teal_proto::{
     DEVICE_NAME_MAX, DEVICES_MAX, DeviceNote, DeviceRequest, RefusalCode, ServerReply,
     is_device_name,
 };
-use teal_types::ReplicaNo;
+use teal_types::{DriveNo, ReplicaNo};
 
 const KEY: &str = "devices";
 const VERSION: u8 = 1;
@@ -40,7 +40,7 @@ const ATTACHED: u8 = 2;
 /// One drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DriveRow {
-    device: u32,
+    device: DriveNo,
     bytes: u64,
     nonce: u64,
     portable: bool,
@@ -53,7 +53,7 @@ struct DriveRow {
 /// All drives, and the highest number given.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DriveTable {
-    highest_number: u32,
+    highest_number: DriveNo,
     rows: Vec<DriveRow>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> TableReader<'a> {
     }
 
     fn row(&mut self) -> Option<DriveRow> {
-        let device = self.number(4)? as u32;
+        let device = DriveNo::new(self.number(4)? as u32);
         let bytes = self.number(8)?;
         let nonce = self.number(8)?;
         // Flags that this version does not know are dropped.
@@ -104,9 +104,9 @@ impl<'a> TableReader<'a> {
 impl DriveTable {
     fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        out.extend(self.highest_number.to_le_bytes());
+        out.extend(self.highest_number.get().to_le_bytes());
         for row in &self.rows {
-            out.extend(row.device.to_le_bytes());
+            out.extend(row.device.get().to_le_bytes());
             out.extend(row.bytes.to_le_bytes());
             out.extend(row.nonce.to_le_bytes());
             out.push(
@@ -132,7 +132,7 @@ impl DriveTable {
         if reader.take(1)? != [VERSION] {
             return None;
         }
-        let highest_number = reader.number(4)? as u32;
+        let highest_number = DriveNo::new(reader.number(4)? as u32);
         let mut rows = Vec::new();
         // The rows have no count: they go on to the end of the bytes.
         while !reader.0.is_empty() {
@@ -161,7 +161,7 @@ impl DriveTable {
         Ok(txn.put_setting(KEY, &self.encode())?)
     }
 
-    fn find_drive(&mut self, device: u32) -> Outcome<&mut DriveRow> {
+    fn find_drive(&mut self, device: DriveNo) -> Outcome<&mut DriveRow> {
         let row = self.rows.iter_mut().find(|row| row.device == device);
         row.map_or_else(
             || {
@@ -248,7 +248,7 @@ impl Server {
         &self,
         peer: Peer,
         rows: &mut DriveTable,
-        device: u32,
+        device: DriveNo,
         nonces: [u64; 2],
         next: u64,
     ) -> Outcome<(DriveRow, bool)> {
@@ -300,7 +300,7 @@ impl DriveTable {
             ));
         }
         // Numbers are never given twice, even after a drive was removed.
-        self.highest_number += 1;
+        self.highest_number = DriveNo::new(self.highest_number.get() + 1);
         let (device, replica) = (self.highest_number, peer.replica);
         let row = DriveRow {
             device,
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn the_bytes_of_version_1_are_pinned() {
         let row = DriveRow {
-            device: 2,
+            device: DriveNo::new(2),
             bytes: 3,
             nonce: 4,
             portable: true,
@@ -334,11 +334,11 @@ mod tests {
             profile: String::new(),
         };
         let rows = DriveTable {
-            highest_number: 7,
+            highest_number: DriveNo::new(7),
             rows: vec![
                 row.clone(),
                 DriveRow {
-                    device: 6,
+                    device: DriveNo::new(6),
                     is_attached: true,
                     ..row
                 },

@@ -8,12 +8,12 @@
 
 use crate::refusal::{Outcome, bad_request};
 use teal_meta::{MetaError, MetaStore, VolumeRow, WriteTransaction};
-use teal_types::{LEASE, REPLICATED_LIMIT, ReplicaNo};
+use teal_types::{LEASE, LeaseNo, REPLICATED_LIMIT, ReplicaNo};
 
 /// The owner of the server's own numbers.
 pub(crate) const SERVER_OWNER: ReplicaNo = ReplicaNo::new(0);
-/// The number of leases of a volume. The first lease has the numbers of a volume that lived alone.
-pub(crate) const LEASES: u32 = (REPLICATED_LIMIT / LEASE) as u32;
+/// The number of leases of a volume.
+const LEASES: u32 = (REPLICATED_LIMIT / LEASE) as u32;
 
 /// Ends the server's own lease of each volume: a server that was restored from an older copy may
 /// have given the rest of its numbers away.
@@ -37,12 +37,15 @@ pub(crate) fn give_lease(
     txn: &mut dyn WriteTransaction,
     draw: u32,
     owner: ReplicaNo,
-) -> Outcome<u32> {
+) -> Outcome<LeaseNo> {
     for step in 0..LEASES {
-        let lease = draw.wrapping_add(step) % LEASES;
-        if lease != 0 && txn.lease(lease)?.is_none() {
+        let lease = LeaseNo::new(draw.wrapping_add(step) % LEASES);
+        if lease != LeaseNo::FIRST && txn.lease(lease)?.is_none() {
             txn.put_lease(lease, owner)?;
-            debug_assert!(lease < LEASES, "a lease lies within the volume's numbers");
+            debug_assert!(
+                lease.object_numbers().end <= REPLICATED_LIMIT,
+                "a lease lies within the volume's numbers"
+            );
             return Ok(lease);
         }
     }

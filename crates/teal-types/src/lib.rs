@@ -26,14 +26,14 @@ mod units;
 pub use attr::{Attr, FileType};
 pub use batch::{Author, BatchId, BatchNo, Incarnation, ReplicaNo, ServerIncarnation};
 pub use chunk::ChunkId;
-pub use id::{ObjectNo, VolumeId};
+pub use id::{DriveNo, LEASE, LeaseNo, ObjectNo, VolumeId};
 pub use joules::{Energy, Power};
 pub use modes::{RenameMode, XattrMode};
 pub use name::{NAME_MAX, Name, NameError};
 pub use position::{CommitSeq, Lsn, UpdateId};
 pub use ranges::ByteRanges;
 pub use replica::{
-    ContentChange, ContentPiece, HardLink, LEASE, ObjectVersion, Op, PieceSource, REPLICATED_LIMIT,
+    ContentChange, ContentPiece, HardLink, ObjectVersion, Op, PieceSource, REPLICATED_LIMIT,
     ReplicatedAttributes,
 };
 pub use span::{Time, TimeSpan};

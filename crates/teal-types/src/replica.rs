@@ -10,10 +10,6 @@
 use crate::{ChunkId, CommitSeq, FileType, Name, ObjectNo, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Object numbers of one lease: an incarnation of a replica takes its new numbers from
-/// `[n, n + 1) * LEASE`.
-pub const LEASE: u64 = 1 << 30;
-
 /// Object numbers of a volume that has replicas lie below this: 2^22 leases.
 pub const REPLICATED_LIMIT: u64 = 1 << 52;
 

@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use teal_env::{FileDisk, OpenMode, SystemEntropy};
 use teal_posix::FileSystem;
 use teal_replica::{DriveRefused, DriveStatus, Replica};
+use teal_types::DriveNo;
 use unfit::{explain_failure, is_fit};
 
 /// The places and drives that the service remembers.
@@ -182,7 +183,7 @@ impl DriveService {
     }
 
     /// Forgets drives that the volume has forgotten, and where they were.
-    fn forget_devices(&self, devices: &[u32]) -> Result<()> {
+    fn forget_devices(&self, devices: &[DriveNo]) -> Result<()> {
         let mut state = self.lock_state();
         let before = state.known.clone();
         for device in devices {

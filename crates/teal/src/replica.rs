@@ -29,6 +29,7 @@ use crate::private;
 use crate::serving::RunningServer;
 use teal_command::paths;
 use teal_command::say::shown_path;
+use teal_types::VolumeId;
 
 /// The place of a volume's server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,8 +178,9 @@ pub(crate) fn start(
             volume,
             device,
         } => {
-            let volume = u32::from_str_radix(&volume, 16)
+            let number = u32::from_str_radix(&volume, 16)
                 .with_context(|| format!("'{volume}' is no volume"))?;
+            let volume = VolumeId::new(number);
             let serving =
                 RunningServer::start(runtime.handle(), &data, &listen, volume, &device, clock)?;
             ReplicaRuntime {

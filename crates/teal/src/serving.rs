@@ -40,7 +40,7 @@ struct NetworkService(Arc<Server>);
 
 fn peer_of(peer: teal_net::CertifiedPeer) -> Peer {
     Peer {
-        volume: VolumeId::new(peer.volume),
+        volume: peer.volume,
         replica: peer.replica,
     }
 }
@@ -53,7 +53,7 @@ impl PeerService for NetworkService {
     fn enrol(&self, token: &str, device: &str) -> Result<teal_net::CertifiedPeer, String> {
         let peer = self.0.enrol(token, device).map_err(|e| e.to_string())?;
         Ok(teal_net::CertifiedPeer {
-            volume: peer.volume.get(),
+            volume: peer.volume,
             replica: peer.replica,
         })
     }
@@ -127,7 +127,7 @@ impl RunningServer {
         runtime: &Handle,
         data: &Path,
         listen: &str,
-        volume: u32,
+        volume: VolumeId,
         device: &str,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self> {
@@ -136,7 +136,7 @@ impl RunningServer {
         let server = open_server(runtime, data, clock)
             .with_context(|| format!("the server's data in {}", data.display()))?;
         // The serving machine is a replica like the others, but needs no certificate.
-        let peer = server.local_replica(VolumeId::new(volume), device)?;
+        let peer = server.local_replica(volume, device)?;
         let identity = teal_net::ServerIdentity::open(&data.join("identity"), &**clock)?;
         let fingerprint = identity.fingerprint();
         // The address is taken before a thread starts, so that a port in use leaves nothing to

@@ -16,7 +16,7 @@
 //! | 32 | proof: all before, keyed with what clients of the volume know; zeros: none yet |
 
 use super::note_reader::NoteReader;
-use teal_types::{CommitSeq, ServerIncarnation};
+use teal_types::{CommitSeq, DriveNo, ServerIncarnation, VolumeId};
 
 const MAGIC: [u8; 4] = *b"TLdv";
 const VERSION: u16 = 2;
@@ -31,9 +31,9 @@ pub(super) const LABEL_BYTES: usize = SIGNED_BYTES + 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriveLabel {
     /// The volume of the objects it holds.
-    pub volume: u32,
+    pub volume: VolumeId,
     /// The number of the drive there.
-    pub device: u32,
+    pub device: DriveNo,
     /// The incarnation of the server: the life of its history.
     pub server_incarnation: ServerIncarnation,
     /// The position of the drive: nothing on it is older than this commit.
@@ -57,8 +57,8 @@ pub struct DriveLabel {
 impl Default for DriveLabel {
     fn default() -> Self {
         Self {
-            volume: 0,
-            device: 0,
+            volume: VolumeId::default(),
+            device: DriveNo::default(),
             server_incarnation: ServerIncarnation::NONE,
             position: CommitSeq::default(),
             digest: [0; 32],
@@ -95,7 +95,11 @@ impl DriveLabel {
     pub fn signed_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend(self.version.to_le_bytes());
-        for word in [self.volume, self.device, self.server_incarnation.get()] {
+        for word in [
+            self.volume.get(),
+            self.device.get(),
+            self.server_incarnation.get(),
+        ] {
             out.extend(word.to_le_bytes());
         }
         out.extend(self.position.get().to_le_bytes());
@@ -136,8 +140,8 @@ impl DriveLabel {
             version,
             // A label that cannot say it may have it.
             has_affinity: version == 1,
-            volume: reader.take_number(4)? as u32,
-            device: reader.take_number(4)? as u32,
+            volume: VolumeId::new(reader.take_number(4)? as u32),
+            device: DriveNo::new(reader.take_number(4)? as u32),
             server_incarnation: ServerIncarnation::new(reader.take_number(4)? as u32),
             position: CommitSeq::new(reader.take_number(8)?),
             digest: reader.take_array()?,
@@ -161,8 +165,8 @@ mod tests {
     #[test]
     fn the_bytes_of_version_2_are_pinned_and_those_of_version_1_are_read() {
         let label = DriveLabel {
-            volume: 1,
-            device: 2,
+            volume: VolumeId::new(1),
+            device: DriveNo::new(2),
             server_incarnation: ServerIncarnation::new(3),
             position: CommitSeq::new(4),
             digest: [5; 32],

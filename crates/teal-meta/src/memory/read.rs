@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
 use teal_types::{
-    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Name, ObjectNo, ReplicaNo,
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, LeaseNo, Name, ObjectNo, ReplicaNo,
 };
 
 /// The position before the first commit.
@@ -387,7 +387,7 @@ impl<S: Borrow<MemoryTables>> ReadTransaction for MemoryTransaction<S> {
             .copied())
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
+    fn lease(&self, lease: LeaseNo) -> Result<Option<ReplicaNo>> {
         Ok(self
             .state
             .borrow()

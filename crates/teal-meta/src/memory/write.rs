@@ -7,7 +7,7 @@ use crate::row::{
     BatchRow, CommitRow, ConflictRow, EntryRow, ExtentRow, NameTally, ObjectRow, PastExtent,
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
-use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
+use teal_types::{BatchId, CommitSeq, HardLink, LeaseNo, ObjectNo, ReplicaNo};
 
 impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -214,7 +214,7 @@ impl WriteTransaction for MemoryTransaction<&mut MemoryTables> {
         Ok(())
     }
 
-    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()> {
+    fn put_lease(&mut self, lease: LeaseNo, replica: ReplicaNo) -> Result<()> {
         self.state
             .leases
             .set_row((self.volume, lease), Some(replica));

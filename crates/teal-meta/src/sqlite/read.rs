@@ -16,8 +16,8 @@ use crate::row::{
 use rusqlite::{Row, params};
 use std::ops::Range;
 use teal_types::{
-    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Incarnation, Name, ObjectNo, ReplicaNo,
-    ServerIncarnation,
+    Author, BatchId, BatchNo, ChunkId, CommitSeq, HardLink, Incarnation, LeaseNo, Name, ObjectNo,
+    ReplicaNo, ServerIncarnation,
 };
 
 /// The newest snapshot of a directory at or before a commit, its names, and what has changed since.
@@ -458,9 +458,9 @@ impl ReadTransaction for SqliteTransaction<'_> {
         self.select_row(sql, params![self.volume, hash], shape)
     }
 
-    fn lease(&self, lease: u32) -> Result<Option<ReplicaNo>> {
+    fn lease(&self, lease: LeaseNo) -> Result<Option<ReplicaNo>> {
         let sql = "SELECT replica FROM leases WHERE volume = ?1 AND lease = ?2";
-        self.select_row(sql, params![self.volume, lease], |row| {
+        self.select_row(sql, params![self.volume, lease.get()], |row| {
             row.get(0).map(ReplicaNo::new)
         })
     }

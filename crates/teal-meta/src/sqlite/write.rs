@@ -10,7 +10,7 @@ use crate::row::{
     Ranges, ReplicaRow, TokenRow, VolumeRow, XattrRow,
 };
 use rusqlite::params;
-use teal_types::{BatchId, CommitSeq, HardLink, ObjectNo, ReplicaNo};
+use teal_types::{BatchId, CommitSeq, HardLink, LeaseNo, ObjectNo, ReplicaNo};
 
 impl WriteTransaction for SqliteTransaction<'_> {
     fn put_volume(&mut self, row: &VolumeRow) -> Result<()> {
@@ -329,10 +329,10 @@ impl WriteTransaction for SqliteTransaction<'_> {
         )
     }
 
-    fn put_lease(&mut self, lease: u32, replica: ReplicaNo) -> Result<()> {
+    fn put_lease(&mut self, lease: LeaseNo, replica: ReplicaNo) -> Result<()> {
         self.run(
             "INSERT INTO leases VALUES(?1, ?2, ?3)",
-            params![self.volume, lease, replica.get()],
+            params![self.volume, lease.get(), replica.get()],
         )
     }
 

@@ -402,7 +402,7 @@ fn certify_peer(
     })?;
     Ok(CertifiedKey {
         certificate: certificate.to_vec().into(),
-        volume: peer.volume,
+        volume: peer.volume.get(),
         replica: peer.replica.get(),
         issued: validity.issued,
         expires: validity.expires,

@@ -149,13 +149,13 @@ impl UsageAccount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use teal_types::ReplicaNo;
+    use teal_types::{ReplicaNo, VolumeId};
 
     const NOW: Duration = Duration::from_secs(100);
 
     fn peer(replica: u32) -> CertifiedPeer {
         CertifiedPeer {
-            volume: 1,
+            volume: VolumeId::new(1),
             replica: ReplicaNo::new(replica),
         }
     }

@@ -7,6 +7,7 @@ use crate::{IdentityError, tls};
 use rustls::pki_types::PrivateKeyDer;
 use std::os::unix::fs::PermissionsExt as _;
 use std::{fs, io};
+use teal_types::{ReplicaNo, VolumeId};
 
 #[test]
 fn a_machine_that_enrols_is_served_as_who_its_certificate_says() {
@@ -16,11 +17,11 @@ fn a_machine_that_enrols_is_served_as_who_its_certificate_says() {
         (one.peer(), two.peer()),
         (
             CertifiedPeer {
-                volume: 3,
+                volume: VolumeId::new(3),
                 replica: ReplicaNo::new(1)
             },
             CertifiedPeer {
-                volume: 3,
+                volume: VolumeId::new(3),
                 replica: ReplicaNo::new(2)
             }
         )
@@ -150,7 +151,7 @@ fn a_server_of_another_fingerprint_gets_no_token() {
     world.give_token(
         "t",
         CertifiedPeer {
-            volume: 1,
+            volume: VolumeId::new(1),
             replica: ReplicaNo::new(1),
         },
     );
@@ -207,7 +208,7 @@ fn a_wrong_token_and_a_used_one_are_refused_in_the_service_s_words() {
     world.give_token(
         "once",
         CertifiedPeer {
-            volume: 1,
+            volume: VolumeId::new(1),
             replica: ReplicaNo::new(1),
         },
     );

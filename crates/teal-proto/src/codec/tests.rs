@@ -4,7 +4,7 @@ use super::*;
 use crate::{DeviceRequest, Hello, RefusalCode, RefusalReply, WantedRange};
 use serde_bytes::ByteBuf;
 use teal_types::{
-    BatchNo, ChunkId, CommitSeq, ContentChange, ContentPiece, HardLink, Incarnation, Name,
+    BatchNo, ChunkId, CommitSeq, ContentChange, ContentPiece, DriveNo, HardLink, Incarnation, Name,
     ObjectNo, Op, PieceSource, ServerIncarnation, Timestamp,
 };
 
@@ -112,7 +112,7 @@ fn the_bytes_of_protocol_3_are_pinned() {
     );
     assert_eq!(
         encode_request(&ClientRequest::Devices(DeviceRequest::Detach {
-            device: 300
+            device: DriveNo::new(300)
         }))
         .unwrap(),
         [3, 0, 16, 3, 0xac, 2]

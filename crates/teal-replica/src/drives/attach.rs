@@ -25,6 +25,7 @@ use teal_device::{Drive, DriveLabel, UpstreamError};
 use teal_energy::Profile;
 use teal_env::{Disk, Entropy};
 use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, RefusalCode, ServerReply};
+use teal_types::DriveNo;
 use teal_volume::FsError;
 
 /// The description of a new drive, as its owner gives it.
@@ -48,7 +49,7 @@ pub struct KnownDrive {
 }
 
 /// The drives that a client has had, by their numbers.
-pub type KnownDrives = BTreeMap<u32, KnownDrive>;
+pub type KnownDrives = BTreeMap<DriveNo, KnownDrive>;
 
 fn random_nonce(entropy: &dyn Entropy) -> u64 {
     let mut bytes = [0; 8];

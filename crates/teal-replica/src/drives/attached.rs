@@ -17,7 +17,7 @@ use teal_energy::Profile;
 use teal_energy::policy::choice::{CostWeights, WeightedCost};
 use teal_env::Clock;
 use teal_log::StoreError;
-use teal_types::ObjectNo;
+use teal_types::{DriveNo, ObjectNo};
 use teal_volume::{LockRank, RankedMutex, RankedMutexGuard};
 
 /// The objects on a drive are known from the beginning if there are at most this many.
@@ -26,7 +26,7 @@ const HAS_MAX: usize = 16 << 10;
 /// The facts that are known of a drive before it is attached.
 #[derive(Debug)]
 pub(super) struct DriveFacts {
-    pub(super) device: u32,
+    pub(super) device: DriveNo,
     pub(super) name: String,
     /// The place of the drive, for people.
     pub(super) place: String,
@@ -40,7 +40,7 @@ pub(super) struct DriveFacts {
 /// change is private, and changed by methods.
 #[derive(Debug)]
 pub(crate) struct AttachedDrive {
-    pub(super) device: u32,
+    pub(super) device: DriveNo,
     pub(super) name: String,
     /// The place of the drive, for people.
     pub(super) place: String,

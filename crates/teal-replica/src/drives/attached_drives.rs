@@ -17,7 +17,7 @@ use teal_energy::device::DEVICES_MAX;
 use teal_energy::policy::choice::CostWeights;
 use teal_env::Clock;
 use teal_proto::{ClientRequest, ServerReply, encode_reply};
-use teal_types::{BLOCK, ByteRanges, CommitSeq, ObjectNo, TimeSpan};
+use teal_types::{BLOCK, ByteRanges, CommitSeq, DriveNo, ObjectNo, TimeSpan};
 
 /// Bytes for the enodes: the objects that drives are known to lack (BlueFS 4.3.3).
 const ENODES_BYTES: usize = 1 << 20;
@@ -46,7 +46,7 @@ pub(crate) struct AttachedDrives {
     sending: AtomicU32,
     priority: AtomicU32,
     /// The content that drives lack: the commit, by drive and object.
-    enodes: Cache<(u32, ObjectNo), CommitSeq>,
+    enodes: Cache<(DriveNo, ObjectNo), CommitSeq>,
     /// Called when one is lost.
     lost: OnceLock<LossListener>,
     superseded: Mutex<SupersededDrives>,
@@ -162,7 +162,13 @@ impl AttachedDrives {
     }
 
     /// Content has come here that the server has: drives get a copy, all but the one it came from.
-    pub(crate) fn queue_content(&self, no: ObjectNo, bytes: u64, now: Duration, from: Option<u32>) {
+    pub(crate) fn queue_content(
+        &self,
+        no: ObjectNo,
+        bytes: u64,
+        now: Duration,
+        from: Option<DriveNo>,
+    ) {
         let drives = self.attached.read();
         for drive in drives.iter().filter(|drive| Some(drive.device) != from) {
             drive.queue.add(no, bytes, now);

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_device::DriveWorker;
 use teal_proto::{ClientRequest, DeviceRequest};
+use teal_types::DriveNo;
 use teal_volume::FsError;
 
 /// Unmounting waits no longer for a drive.
@@ -162,7 +163,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`DriveRefused::Unknown`], [`DriveRefused::Unreachable`].
-    pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<u32, DriveRefused> {
+    pub fn remove_drive(self: &Arc<Self>, name: &str) -> Result<DriveNo, DriveRefused> {
         let note = self
             .ask_devices(DeviceRequest::List)?
             .into_iter()

@@ -17,7 +17,7 @@ use std::time::Duration;
 use teal_device::FoundContent;
 use teal_log::ScatteredBytes;
 use teal_proto::WantedRange;
-use teal_types::{Attr, CommitSeq, ObjectNo};
+use teal_types::{Attr, CommitSeq, DriveNo, ObjectNo};
 use teal_volume::FsError;
 
 /// Content read at once, beginning with what is needed.
@@ -35,7 +35,7 @@ pub(crate) struct UnstoredContent {
     no: ObjectNo,
     data_seq: CommitSeq,
     found: FoundContent,
-    device: u32,
+    device: DriveNo,
 }
 
 impl UnstoredContent {

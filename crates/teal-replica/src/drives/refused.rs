@@ -5,6 +5,7 @@ use std::io;
 use teal_device::{DriveError, UpstreamError};
 use teal_energy::device::DEVICES_MAX;
 use teal_proto::RefusalCode;
+use teal_types::VolumeId;
 use teal_volume::FsError;
 
 /// Why a drive is not attached, made or detached.
@@ -18,14 +19,14 @@ pub enum DriveRefused {
     Disk(#[from] DriveError),
     /// The drive belongs to another volume.
     #[error(
-        "this drive belongs to volume {theirs:08x}, perhaps of another server; this is volume \
-         {ours:08x}"
+        "this drive belongs to volume {theirs}, perhaps of another server; this is volume \
+         {ours}"
     )]
     OtherVolume {
         /// The volume of the drive.
-        theirs: u32,
+        theirs: VolumeId,
         /// The one that is mounted.
-        ours: u32,
+        ours: VolumeId,
     },
     /// The label was not written by a machine of the volume.
     #[error("the label of this drive was not written by a machine of this volume: it is not read")]

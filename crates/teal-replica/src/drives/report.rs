@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use teal_energy::policy::choice::CostWeights;
-use teal_types::{BLOCK, CommitSeq, Energy, FileType, ObjectNo};
+use teal_types::{BLOCK, CommitSeq, DriveNo, Energy, FileType, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::Volume;
 
@@ -19,7 +19,7 @@ use teal_volume::Volume;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveStatus {
     /// Its number in the volume.
-    pub device: u32,
+    pub device: DriveNo,
     /// Its name.
     pub name: String,
     /// The place of the drive.

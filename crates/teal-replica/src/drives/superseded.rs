@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use teal_device::UpstreamError;
 use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, ServerReply};
-use teal_types::ReplicaNo;
+use teal_types::{DriveNo, ReplicaNo};
 
 /// Drives that others have attached since.
 #[derive(Debug, Default)]
 pub(super) struct SupersededDrives {
     /// By their numbers, until they are attached here again: their names, and what is said of them.
-    known: BTreeMap<u32, (String, String)>,
+    known: BTreeMap<DriveNo, (String, String)>,
     /// The places they were attached at, until a user asks for them.
     places: Vec<PathBuf>,
     /// When the server was asked last.
@@ -32,7 +32,7 @@ pub(super) struct SupersededDrives {
 
 impl SupersededDrives {
     /// Notes that a drive is attached here again.
-    pub(super) fn forget_superseded(&mut self, device: u32) {
+    pub(super) fn forget_superseded(&mut self, device: DriveNo) {
         self.known.remove(&device);
     }
 }
@@ -137,7 +137,7 @@ impl Replica {
 
     /// Returns what is to be said of drives that were attached here and are another machine's
     /// since, by their numbers.
-    pub fn superseded_drives(&self) -> BTreeMap<u32, String> {
+    pub fn superseded_drives(&self) -> BTreeMap<DriveNo, String> {
         let superseded = self.drive_set().superseded();
         superseded
             .known

@@ -11,7 +11,7 @@ use teal_env::Clock;
 use teal_env::{MemDisk, SystemClock, SystemEntropy};
 use teal_proto::ContentAnswer;
 use teal_proto::{ClientRequest, ServerReply, encode_reply};
-use teal_types::{BLOCK, CommitSeq, ObjectNo};
+use teal_types::{BLOCK, CommitSeq, DriveNo, ObjectNo};
 use teal_types::{SECTOR, TimeSpan};
 
 const NO: ObjectNo = ObjectNo::new(70);
@@ -30,7 +30,7 @@ fn drive(profile: Option<&Profile>) -> Arc<AttachedDrive> {
     )
     .unwrap();
     let facts = DriveFacts {
-        device: 1,
+        device: DriveNo::new(1),
         name: "usb".into(),
         place: "there".into(),
         profile: String::new(),

@@ -15,7 +15,7 @@ use std::ops::Range;
 use teal_meta::{ExtentRow, ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::{
-    CommitSeq, ContentChange, ContentPiece, FileType, LEASE, ObjectNo, Op, PieceSource,
+    CommitSeq, ContentChange, ContentPiece, FileType, ObjectNo, Op, PieceSource,
     ReplicatedAttributes,
 };
 
@@ -285,8 +285,9 @@ impl BatchExecution<'_> {
         // The server's own lease is used up, or was abandoned when the server was opened.
         if self.volume.own_next >= self.volume.own_end {
             let lease = lease::give_lease(self.txn, self.draw, lease::SERVER_OWNER)?;
-            self.volume.own_next = u64::from(lease) * LEASE;
-            self.volume.own_end = self.volume.own_next + LEASE;
+            let numbers = lease.object_numbers();
+            self.volume.own_next = numbers.start;
+            self.volume.own_end = numbers.end;
         }
         debug_assert!(
             self.volume.own_next < self.volume.own_end,

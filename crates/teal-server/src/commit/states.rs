@@ -4,14 +4,16 @@
 //! 1. The first commit wins; a later change is noted as a conflict, unless both wanted the same.
 
 use super::execution::{BatchExecution, END_OF_TIME};
-use crate::lease;
 use crate::limits::NOTES_MAX;
 use crate::refusal::{Outcome, bad_request};
 use crate::seeded::{Bug, bug};
 use teal_meta::{ObjectRow, XattrRow};
 use teal_proto::ConflictKind;
 use teal_types::limits::{XATTRS_BYTES_MAX, xattr_bytes, xattrs_bytes};
-use teal_types::{CommitSeq, FileType, LEASE, ObjectNo, ReplicatedAttributes, ServerIncarnation};
+use teal_types::{
+    CommitSeq, FileType, LeaseNo, ObjectNo, REPLICATED_LIMIT, ReplicatedAttributes,
+    ServerIncarnation,
+};
 
 impl BatchExecution<'_> {
     pub(super) fn create_object(
@@ -26,12 +28,12 @@ impl BatchExecution<'_> {
             return Ok(());
         }
         // The number of an object tells its lease.
-        let lease = u32::try_from(object.get() / LEASE).unwrap_or(u32::MAX);
+        let lease = LeaseNo::of_object(object);
         let owner = self.txn.lease(lease)?;
         // After a restore, the replicas offer what the server has lost; the lease may be among
         // that.
-        let may_be_offered =
-            self.volume.incarnation > ServerIncarnation::FIRST && lease < lease::LEASES;
+        let is_restored = self.volume.incarnation > ServerIncarnation::FIRST;
+        let may_be_offered = is_restored && object.get() < REPLICATED_LIMIT;
         if may_be_offered && owner.is_none() {
             self.txn.put_lease(lease, self.author.replica)?;
         } else if owner != Some(self.author.replica) && !may_be_offered {

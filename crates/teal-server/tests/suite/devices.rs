@@ -2,6 +2,7 @@
 
 use crate::fixture::{Device, World};
 use teal_proto::{ClientRequest, DeviceNote, DeviceRequest, RefusalCode, ServerReply};
+use teal_types::DriveNo;
 
 on_both! {
     drives_are_listed_with_the_machine_they_are_attached_to
@@ -28,7 +29,7 @@ fn add(of: &Device, name: &str, nonce: u64) -> DeviceNote {
     devices(of, add).pop().unwrap()
 }
 
-fn attach(of: &Device, device: u32, nonces: [u64; 2], next: u64) -> DeviceNote {
+fn attach(of: &Device, device: DriveNo, nonces: [u64; 2], next: u64) -> DeviceNote {
     devices(
         of,
         DeviceRequest::Attach {

@@ -13,7 +13,7 @@ use teal_server::{Peer, Server};
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::{
     BatchNo, ChunkId, CommitSeq, ContentChange, ContentPiece, FileType, HardLink, Incarnation,
-    LEASE, Name, ObjectNo, ObjectVersion, Op, PieceSource, ReplicatedAttributes, ServerIncarnation,
+    Name, ObjectNo, ObjectVersion, Op, PieceSource, ReplicatedAttributes, ServerIncarnation,
     Timestamp, VolumeId,
 };
 
@@ -213,7 +213,7 @@ impl Device {
             panic!()
         };
         (self.incarnation, self.next, self.batch) =
-            (incarnation, u64::from(lease) * LEASE, BatchNo::NONE);
+            (incarnation, lease.object_numbers().start, BatchNo::NONE);
     }
 
     pub(crate) fn number(&mut self) -> ObjectNo {

@@ -11,7 +11,7 @@ use teal_proto::{
 };
 use teal_testkit::Rng;
 use teal_types::{
-    BatchNo, CommitSeq, ContentChange, ContentPiece, FileType, HardLink, Incarnation, LEASE, Name,
+    BatchNo, CommitSeq, ContentChange, ContentPiece, FileType, HardLink, Incarnation, Name,
     ObjectNo, Op, PieceSource, ReplicatedAttributes, ServerIncarnation, Timestamp,
 };
 use tokio::runtime::Handle;
@@ -87,7 +87,7 @@ impl Machine {
                     domain,
                     incarnation,
                     batch: BatchNo::NONE,
-                    next: u64::from(lease) * LEASE,
+                    next: lease.object_numbers().start,
                     dir,
                     filter,
                 })

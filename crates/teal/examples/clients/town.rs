@@ -38,10 +38,7 @@ impl PeerService for Registry {
     }
     fn enrol(&self, token: &str, device: &str) -> Result<teal_net::CertifiedPeer, String> {
         let Peer { volume, replica } = self.0.enrol(token, device).map_err(|e| e.to_string())?;
-        Ok(teal_net::CertifiedPeer {
-            volume: volume.get(),
-            replica,
-        })
+        Ok(teal_net::CertifiedPeer { volume, replica })
     }
     fn check_peer(&self, _: teal_net::CertifiedPeer) -> Result<(), String> {
         Ok(())

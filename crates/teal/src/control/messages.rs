@@ -31,7 +31,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use teal_command::place_text;
-use teal_types::{Incarnation, ReplicaNo};
+use teal_types::{DriveNo, Incarnation, ReplicaNo};
 
 /// A request to the daemon of a mount.
 #[derive(Debug, Serialize, Deserialize)]
@@ -126,7 +126,7 @@ pub(crate) struct AffinityLine {
 /// A drive of the volume, as it is shown.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct DeviceLine {
-    pub(crate) device: u32,
+    pub(crate) device: DriveNo,
     pub(crate) name: String,
     pub(crate) portable: bool,
     pub(crate) profile: String,

@@ -5,7 +5,7 @@ use crate::control::{ControlAnswer, DeviceLine, SourceLine, WhereLine};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use teal_replica::{DriveStatus, ReadPrice, SourceStatus};
-use teal_types::ObjectNo;
+use teal_types::{DriveNo, ObjectNo};
 
 /// Returns the line of a drive that is attached here, without what only its registration tells.
 fn attached_line(drive: &DriveStatus) -> DeviceLine {
@@ -57,7 +57,7 @@ impl DriveService {
     pub(super) fn list_drives(&self) -> Result<ControlAnswer> {
         self.lose_absent();
         let mut here = self.attached_drives();
-        let remembered: BTreeSet<u32> = self.lock_state().known.at.values().copied().collect();
+        let remembered: BTreeSet<DriveNo> = self.lock_state().known.at.values().copied().collect();
         let registered = self
             .replica()
             .and_then(|replica| replica.registered_drives());
@@ -73,8 +73,8 @@ impl DriveService {
             Err(e) if !here.is_empty() => Some(e.to_string()),
             registered => {
                 let notes = registered?;
-                let is_gone = |device: &u32| notes.iter().all(|note| note.device != *device);
-                let gone: Vec<u32> = remembered.into_iter().filter(is_gone).collect();
+                let is_gone = |device: &DriveNo| notes.iter().all(|note| note.device != *device);
+                let gone: Vec<DriveNo> = remembered.into_iter().filter(is_gone).collect();
                 self.forget_devices(&gone)?;
                 for note in notes {
                     // The registration completes the line of an attached drive, or begins one.

@@ -11,12 +11,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use teal_env::{ExistingFile, replace_file};
 use teal_replica::{KnownDrive, KnownDrives};
+use teal_types::DriveNo;
 
 /// A drive that has been attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RememberedDrive {
-    device: u32,
+    device: DriveNo,
     /// The nonce of the last attachment here, in hexadecimal digits.
     nonce: String,
     profile: String,
@@ -36,7 +37,7 @@ pub(super) struct DriveMemory {
     pub(super) left: BTreeMap<PathBuf, String>,
     /// The drive that was in a place last, by its number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) at: BTreeMap<PathBuf, u32>,
+    pub(super) at: BTreeMap<PathBuf, DriveNo>,
 }
 
 impl DriveMemory {
@@ -80,7 +81,7 @@ impl DriveMemory {
     /// Records that a drive is attached from this place.
     pub(super) fn record_attachment(
         &mut self,
-        device: u32,
+        device: DriveNo,
         place: &str,
         KnownDrive { nonce, profile }: KnownDrive,
     ) {
@@ -114,7 +115,7 @@ impl DriveMemory {
     }
 
     /// Forgets a drive that the volume has forgotten, and returns its places.
-    pub(super) fn forget_drive(&mut self, device: u32) -> Vec<PathBuf> {
+    pub(super) fn forget_drive(&mut self, device: DriveNo) -> Vec<PathBuf> {
         let places: Vec<PathBuf> = self
             .at
             .iter()

@@ -15,7 +15,7 @@ use std::time::Duration;
 use teal_env::{Clock as _, SystemClock};
 use teal_net::{CertifiedPeer, ClientIdentity, ServerIdentity, enrol};
 use teal_testkit::SimClock;
-use teal_types::ReplicaNo;
+use teal_types::{ReplicaNo, VolumeId};
 
 #[test]
 fn a_token_that_has_expired_and_guessed_ones_are_refused() {
@@ -161,7 +161,7 @@ fn certificates_of_others_are_refused() {
     let foreign = other.world().path("foreign");
     let now = days_ago(0);
     let strange = CertifiedPeer {
-        volume: peer.volume + 1,
+        volume: VolumeId::new(peer.volume.get() + 1),
         ..peer
     };
     let unknown = CertifiedPeer {

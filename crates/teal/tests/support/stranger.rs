@@ -13,7 +13,7 @@ use teal_net::{
 };
 use teal_proto::{ClientRequest, Hello, MESSAGE_MAX, ServerReply, decode_reply, encode_request};
 use teal_testkit::SimClock;
-use teal_types::{BatchNo, CommitSeq, Incarnation, LEASE, ServerIncarnation, Timestamp};
+use teal_types::{BatchNo, CommitSeq, Incarnation, ServerIncarnation, Timestamp};
 use tokio::runtime::Runtime;
 
 /// The longest time that an answer may take.
@@ -110,7 +110,7 @@ impl Stranger {
         assert!(matches!(call(channel, &hello), ServerReply::Welcome(_)));
         match call(channel, &ClientRequest::Incarnate) {
             ServerReply::Incarnated { incarnation, lease } => {
-                (incarnation, u64::from(lease) * LEASE)
+                (incarnation, lease.object_numbers().start)
             }
             reply => panic!("{reply:?}"),
         }
