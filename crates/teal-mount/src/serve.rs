@@ -31,7 +31,7 @@ impl RequestHandler for VolumeMount {
         // Taken before the file system is asked: a change from elsewhere after this moment may be
         // in the answer or not, and the kernel is told of it in either case.
         let since = self.file_system.current_moment();
-        let done = match request.operation {
+        match request.operation {
             FuseOperation::Lookup { .. }
             | FuseOperation::Symlink { .. }
             | FuseOperation::Mknod { .. }
@@ -41,32 +41,29 @@ impl RequestHandler for VolumeMount {
             | FuseOperation::Unlink { .. }
             | FuseOperation::Rmdir { .. }
             | FuseOperation::Rename { .. } => {
-                return self.serve_names(&header, &request.operation, since, reply);
+                self.serve_names(&header, &request.operation, since, reply);
             }
             // No answer is due to the two kinds of forgets.
             FuseOperation::Forget { lookups } => {
                 self.file_system.release(to_object(header.node), lookups);
-                return;
             }
             FuseOperation::BatchForget(forgets) => {
                 for forget in forgets {
                     let object = to_object(forget.node);
                     self.file_system.release(object, forget.lookups);
                 }
-                return;
             }
             FuseOperation::Setxattr { .. }
             | FuseOperation::Getxattr { .. }
             | FuseOperation::Listxattr { .. }
             | FuseOperation::Removexattr { .. } => {
-                return self.serve_xattrs(&header, &request.operation, reply);
+                self.serve_xattrs(&header, &request.operation, reply);
             }
-            // Without attributes: the listing counts no lookups.
             FuseOperation::Readdir { cookie, size, .. } => {
-                self.list_directory(&header, cookie, size)
+                self.serve_readdir(&header, cookie, size, reply);
             }
             FuseOperation::Readdirplus { cookie, size, .. } => {
-                return self.serve_readdirplus(&header, cookie, size, since, reply);
+                self.serve_readdirplus(&header, cookie, size, since, reply);
             }
             // The kernel keeps content and attributes that it was given: changes since must reach
             // it.
@@ -76,28 +73,19 @@ impl RequestHandler for VolumeMount {
                 flags,
                 ..
             } => {
-                return self.serve_read(
-                    &header,
-                    (offset, size),
-                    to_read_access(flags),
-                    since,
-                    reply,
-                );
+                let access = to_read_access(flags);
+                self.serve_read(&header, (offset, size), access, since, reply);
             }
             FuseOperation::Getattr { .. } | FuseOperation::Statx { .. } => {
-                return self.serve_getattr(&header, &request.operation, since, reply);
+                self.serve_getattr(&header, &request.operation, since, reply);
             }
             FuseOperation::Write { .. }
             | FuseOperation::Fallocate { .. }
             | FuseOperation::Lseek { .. }
             | FuseOperation::CopyFileRange { .. } => {
-                return self.serve_content(&header, &request.operation, reply);
+                self.serve_content(&header, &request.operation, reply);
             }
-            _ => return self.serve_attributes(&header, &request.operation, reply),
-        };
-        match done {
-            Ok(buffer) => reply.send_directory(&buffer),
-            Err(error) => reply.send_error(to_errno(&error)),
+            _ => self.serve_attributes(&header, &request.operation, reply),
         }
     }
 }
@@ -155,6 +143,20 @@ impl VolumeMount {
         }
     }
 
+    /// Answers with an object that is open, and which the file system has counted once for the
+    /// kernel.
+    fn reply_created(&self, made: Result<Attr, FsError>, reply: ReplySender) {
+        let attr = match made {
+            Ok(attr) => attr,
+            Err(error) => return reply.send_error(to_errno(&error)),
+        };
+        let delivery = reply.send_create(&self.to_entry(&attr), NO_HANDLE, self.open_flags());
+        // The kernel does not hold the lookup, and will not give it back.
+        if delivery == Delivery::Lost {
+            self.file_system.release(attr.object, 1);
+        }
+    }
+
     /// Answers with attributes.
     fn reply_attr(&self, found: Result<Attr, FsError>, reply: ReplySender) {
         match found {
@@ -193,47 +195,12 @@ impl VolumeMount {
                 Err(FsError::NotFound) => reply.send_negative_entry(EVER),
                 found => self.reply_entry(found, since, reply),
             },
-            FuseOperation::Symlink { name, target } => self.reply_entry(
-                file_system.symlink(&to_caller(header), dir, name, target),
-                since,
-                reply,
-            ),
-            FuseOperation::Mknod {
-                name,
-                kind,
-                perm,
-                rdev,
-                umask,
-            } => {
-                // The mode as `mknod(2)` takes it, with the type in its upper bits.
-                let mode = u32::from(kind.code()) << 12 | u32::from(perm);
-                self.reply_entry(
-                    file_system.mknod(&to_creator(header, umask), dir, name, mode, rdev),
-                    since,
-                    reply,
-                );
-            }
-            FuseOperation::Mkdir { name, perm, umask } => {
-                self.reply_entry(
-                    file_system.mkdir(&to_creator(header, umask), dir, name, perm),
-                    since,
-                    reply,
-                );
-            }
             FuseOperation::Link { target, name } => {
                 self.reply_entry(file_system.link(to_object(target), dir, name), since, reply)
             }
             FuseOperation::Tmpfile { perm, umask, .. } => {
-                match file_system.tmpfile(&to_creator(header, umask), dir, perm) {
-                    Ok(attr) => {
-                        if reply.send_create(&self.to_entry(&attr), NO_HANDLE, self.open_flags())
-                            == Delivery::Lost
-                        {
-                            file_system.release(attr.object, 1);
-                        }
-                    }
-                    Err(error) => reply.send_error(to_errno(&error)),
-                }
+                let made = file_system.tmpfile(&to_creator(header, umask), dir, perm);
+                self.reply_created(made, reply);
             }
             FuseOperation::Unlink { name } => {
                 Self::reply_done(file_system.unlink(dir, name), reply)
@@ -245,16 +212,42 @@ impl VolumeMount {
                 new_name,
                 flags,
             } => {
-                let mode =
-                    RenameMode::from_flags(RenameFlags::bits(&flags)).ok_or(FsError::Invalid);
-                Self::reply_done(
-                    mode.and_then(|mode| {
-                        file_system.rename(dir, name, to_object(new_parent), new_name, mode)
-                    }),
-                    reply,
-                );
+                let Some(mode) = RenameMode::from_flags(RenameFlags::bits(&flags)) else {
+                    return Self::reply_done(Err(FsError::Invalid), reply);
+                };
+                let renamed = file_system.rename(dir, name, to_object(new_parent), new_name, mode);
+                Self::reply_done(renamed, reply);
             }
-            _ => reply.send_error(Errno::NOSYS),
+            _ => self.reply_entry(self.make_object(header, operation), since, reply),
+        }
+    }
+
+    /// Makes an object with a name: a symbolic link, a file or special file, or a directory.
+    fn make_object(
+        &self,
+        header: &RequestHeader,
+        operation: &FuseOperation<'_>,
+    ) -> Result<Attr, FsError> {
+        let (file_system, dir) = (&self.file_system, to_object(header.node));
+        match *operation {
+            FuseOperation::Symlink { name, target } => {
+                file_system.symlink(&to_caller(header), dir, name, target)
+            }
+            FuseOperation::Mknod {
+                name,
+                kind,
+                perm,
+                rdev,
+                umask,
+            } => {
+                // The mode as `mknod(2)` takes it, with the type in its upper bits.
+                let mode = u32::from(kind.code()) << 12 | u32::from(perm);
+                file_system.mknod(&to_creator(header, umask), dir, name, mode, rdev)
+            }
+            FuseOperation::Mkdir { name, perm, umask } => {
+                file_system.mkdir(&to_creator(header, umask), dir, name, perm)
+            }
+            _ => unreachable!("an operation that makes no object"),
         }
     }
 
@@ -309,19 +302,18 @@ impl VolumeMount {
         }
     }
 
-    /// Lists a directory from `cookie` on.
-    fn list_directory(
-        &self,
-        header: &RequestHeader,
-        cookie: u64,
-        size: u32,
-    ) -> Result<DirBuffer, FsError> {
+    /// Lists a directory from `cookie` on, without attributes: the listing counts no lookups.
+    fn serve_readdir(&self, header: &RequestHeader, cookie: u64, size: u32, reply: ReplySender) {
         let mut buffer = DirBuffer::new(size);
-        self.file_system
+        let listed = self
+            .file_system
             .readdir(to_object(header.node), cookie, &mut |e| {
                 until_full(buffer.push(e.object, e.cookie, e.kind, &e.name))
-            })?;
-        Ok(buffer)
+            });
+        match listed {
+            Ok(()) => reply.send_directory(&buffer),
+            Err(error) => reply.send_error(to_errno(&error)),
+        }
     }
 
     /// Lists a directory with the attributes of its entries, each of which counts a lookup.

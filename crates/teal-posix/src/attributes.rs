@@ -53,7 +53,31 @@ pub struct SetAttrRequest {
     pub kill_suidgid: bool,
 }
 
+/// What a change of attributes can change, as it was before.
+struct AttributesBefore {
+    attr: Attr,
+    /// The object had an access control list.
+    has_list: bool,
+    /// The object had file capabilities.
+    has_capability: bool,
+}
+
+impl AttributesBefore {
+    fn read(locked: &LockedObjects<'_>, no: ObjectNo) -> Self {
+        Self {
+            attr: locked.attr(no),
+            has_list: locked.xattr(no, acl::ACCESS).is_some(),
+            has_capability: locked.xattr(no, CAPABILITY).is_some(),
+        }
+    }
+}
+
 impl SetAttrRequest {
+    /// Returns whether the request names an owner or a group.
+    fn changes_owner(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some()
+    }
+
     /// Returns the changes of attributes that the request makes at `now`, which is one reading of
     /// the clock for all of its times.
     fn changes_at(&self, now: Timestamp) -> AttributeChanges {
@@ -93,56 +117,87 @@ impl FileSystem {
         if set.size.is_some_and(|size| size > FILE_MAX) {
             return Err(FsError::FileTooBig);
         }
-        self.volume.name_damage(no, || {
-            let mut cost = self.cost_of_content(no, Cost::set_attributes())?;
-            let old_size = self.store().attr(no)?.size;
-            // Cutting a file gives space back, so it may use the reserve.
-            if let Some(size) = set.size.filter(|size| *size < old_size) {
-                cost = cost.freeing();
-                self.punch_shared_in_steps(no, size, old_size)?;
-            }
-            // Thinning out takes this lock for each of its steps, so it is taken only now.
-            let _content = set.size.and_then(|_| self.residency.lock_for_changing(no));
-            let op = self.begin_operation(cost)?;
-            let mut locked = op.lock(&[no])?;
-            let attr = locked.attr(no);
-            let has_list = locked.xattr(no, acl::ACCESS).is_some();
-            let capable = locked.xattr(no, CAPABILITY).is_some();
-            if set.perm.is_some() && attr.kind == FileType::Symlink {
-                // Linux has no permissions of symbolic links.
-                return Err(FsError::NotSupported);
-            }
-            if let Some(size) = set.size {
-                require_file(&attr)?;
-                self.change_length(&mut locked, &attr, size, set.is_held)?;
-            }
-            let owner = set.uid.is_some() || set.gid.is_some();
-            // A change of owner takes all privileges away; a cut takes capabilities only.
-            if owner || set.kill_suidgid {
-                strip_privileges(&mut locked, no, true)?;
-            } else if set.size.is_some() {
-                strip_privileges(&mut locked, no, false)?;
-            }
-            if let Some(perm) = set.perm {
-                set_list_mode(&mut locked, no, perm)?;
-            }
-            locked.set_attr(no, set.changes_at(self.volume.now()));
-            // Recorded only if the server would see a difference.
-            let now = locked.attr(no);
-            if owner || now.perm != attr.perm || set.mtime.is_some() {
-                self.changes
-                    .record(&mut locked, no, ObjectChange::Attributes)?;
-            }
-            if has_list && set.perm.is_some() {
-                self.changes
-                    .record(&mut locked, no, ObjectChange::Xattr(acl::ACCESS))?;
-            }
-            if capable && locked.xattr(no, CAPABILITY).is_none() {
-                self.changes
-                    .record(&mut locked, no, ObjectChange::Xattr(CAPABILITY))?;
-            }
-            Ok(now)
-        })
+        self.volume
+            .name_damage(no, || self.change_attributes(no, set))
+    }
+
+    /// Changes attributes whose values have been checked.
+    fn change_attributes(&self, no: ObjectNo, set: &SetAttrRequest) -> Result<Attr, FsError> {
+        let cost = self.prepare_setattr(no, set.size)?;
+        // Thinning out takes this lock for each of its steps, so it is taken only now.
+        let _content = set.size.and_then(|_| self.residency.lock_for_changing(no));
+        let op = self.begin_operation(cost)?;
+        let mut locked = op.lock(&[no])?;
+        let before = AttributesBefore::read(&locked, no);
+        self.apply_request(&mut locked, &before.attr, set)?;
+        self.record_differences(&mut locked, &before, set)?;
+        Ok(locked.attr(no))
+    }
+
+    /// Returns the cost of a change of attributes. Gives back what the file shares beyond a
+    /// shorter length: that may take several operations.
+    fn prepare_setattr(&self, no: ObjectNo, new_size: Option<u64>) -> Result<Cost, FsError> {
+        let cost = self.cost_of_content(no, Cost::set_attributes())?;
+        let old_size = self.store().attr(no)?.size;
+        let Some(size) = new_size.filter(|size| *size < old_size) else {
+            return Ok(cost);
+        };
+        self.punch_shared_in_steps(no, size, old_size)?;
+        // Cutting a file gives space back, so it may use the reserve.
+        Ok(cost.freeing())
+    }
+
+    /// Carries a request out on a locked object, which had the attributes `attr`.
+    fn apply_request(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        attr: &Attr,
+        set: &SetAttrRequest,
+    ) -> Result<(), FsError> {
+        let no = attr.object;
+        if set.perm.is_some() && attr.kind == FileType::Symlink {
+            // Linux has no permissions of symbolic links.
+            return Err(FsError::NotSupported);
+        }
+        if let Some(size) = set.size {
+            require_file(attr)?;
+            self.change_length(locked, attr, size, set.is_held)?;
+        }
+        // A change of owner takes all privileges away; a cut takes capabilities only.
+        if set.changes_owner() || set.kill_suidgid {
+            strip_privileges(locked, no, true)?;
+        } else if set.size.is_some() {
+            strip_privileges(locked, no, false)?;
+        }
+        if let Some(perm) = set.perm {
+            set_list_mode(locked, no, perm)?;
+        }
+        locked.set_attr(no, set.changes_at(self.volume.now()));
+        Ok(())
+    }
+
+    /// Records which components of an object a request has changed. A component in which the
+    /// server would see no difference is not recorded.
+    fn record_differences(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        before: &AttributesBefore,
+        set: &SetAttrRequest,
+    ) -> Result<(), FsError> {
+        let no = before.attr.object;
+        let has_new_mode = locked.attr(no).perm != before.attr.perm;
+        if set.changes_owner() || has_new_mode || set.mtime.is_some() {
+            self.changes.record(locked, no, ObjectChange::Attributes)?;
+        }
+        if before.has_list && set.perm.is_some() {
+            self.changes
+                .record(locked, no, ObjectChange::Xattr(acl::ACCESS))?;
+        }
+        if before.has_capability && locked.xattr(no, CAPABILITY).is_none() {
+            self.changes
+                .record(locked, no, ObjectChange::Xattr(CAPABILITY))?;
+        }
+        Ok(())
     }
 
     /// Sets the length of a locked file. `is_held`: through an open file.

@@ -25,6 +25,17 @@ struct RenameEnds {
     to: (ObjectNo, Name),
 }
 
+/// Returns whether a rename moves a directory to another directory, which alone can make a cycle.
+fn moves_directory(
+    ends: &RenameEnds,
+    found: (ObjectNo, FileType),
+    there: Option<(ObjectNo, FileType)>,
+) -> bool {
+    let is_other_parent = ends.from.0 != ends.to.0;
+    let is_directory = found.1.is_dir() || there.is_some_and(|(_, kind)| kind.is_dir());
+    is_other_parent && is_directory
+}
+
 impl FileSystem {
     /// Moves a name, or exchanges two.
     ///
@@ -64,41 +75,26 @@ impl FileSystem {
         ends: &RenameEnds,
         mode: RenameMode,
     ) -> Result<Option<ObjectFate>, FsError> {
-        let RenameEnds {
-            from: (parent, name),
-            to: (new_parent, new_name),
-        } = ends;
-        let parent = *parent;
-        let new_parent = *new_parent;
-        let found = self
-            .store()
-            .lookup(parent, name)?
-            .ok_or(FsError::NotFound)?;
-        let there = self.store().lookup(new_parent, new_name)?;
+        let (from, to) = (&ends.from, &ends.to);
+        let source = self.store().lookup(from.0, &from.1)?;
+        let found = source.ok_or(FsError::NotFound)?;
+        let there = self.store().lookup(to.0, &to.1)?;
         self.check_target(there, mode)?;
-        // Only a move of a directory to another directory can make a cycle.
-        let is_dir =
-            |object: Option<(ObjectNo, FileType)>| object.is_some_and(|(_, kind)| kind.is_dir());
-        let moves_dir = parent != new_parent && (is_dir(Some(found)) || is_dir(there));
+        let moves_dir = moves_directory(ends, found, there);
         let _moves = moves_dir.then(|| self.volume.lock_moves());
         if moves_dir {
             self.check_cycle(ends, found, there, mode)?;
         }
         // The objects are locked together with both directories.
-        let objects: Vec<ObjectNo> = [Some(found), there]
-            .into_iter()
-            .flatten()
-            .map(|(no, _)| no)
-            .collect();
-        let changed = [&objects[..], &[parent, new_parent]].concat();
+        let mut objects = vec![found.0];
+        objects.extend(there.map(|(no, _)| no));
+        let changed = [&objects[..], &[from.0, to.0]].concat();
         let op = self.begin_operation(self.volume.cost_of_names(Cost::rename(), &changed)?)?;
-        let Some(mut locked) = lock_found(&op, &[parent, new_parent], &objects)? else {
+        let Some(mut locked) = lock_found(&op, &[from.0, to.0], &objects)? else {
             return Ok(None);
         };
         // A name leads elsewhere by now: the caller looks again.
-        if locked.entry(parent, name)? != Some(found)
-            || locked.entry(new_parent, new_name)? != there
-        {
+        if locked.entry(from.0, &from.1)? != Some(found) || locked.entry(to.0, &to.1)? != there {
             return Ok(None);
         }
         match there {
