@@ -40,6 +40,11 @@ impl OpTarget for ReferenceModel {
             | FsOp::WriteOpen { .. }
             | FsOp::TruncateOpen { .. }
             | FsOp::Close { .. } => self.apply_open(op),
+            FsOp::SetMode { .. }
+            | FsOp::SetOwner { .. }
+            | FsOp::SetMtime { .. }
+            | FsOp::SetXattr { .. }
+            | FsOp::RemoveXattr { .. } => self.apply_attributes(op),
             FsOp::Write { path, offset, data } => {
                 self.write(self.find_path(path)?, *offset, &data.to_bytes())
             }
@@ -53,27 +58,10 @@ impl OpTarget for ReferenceModel {
                 len,
             } => {
                 let from = self.find_path(from)?;
-                match self.read(from, 0, 0) {
-                    // A directory can be opened for reading.
-                    Ok(_) | Err(Errno::ISDIR) => {}
-                    Err(e) => return Err(e),
-                }
+                self.check_opening(from)?;
                 self.copy((from, *offset), (self.find_path(to)?, *to_offset), *len)
             }
-            FsOp::SetMode { path, perm } => self.set_mode(self.find_path(path)?, *perm),
-            FsOp::SetOwner { path, uid, gid } => self.set_owner(self.find_path(path)?, *uid, *gid),
-            FsOp::SetMtime { path, mtime } => self.set_mtime(self.find_path(path)?, *mtime),
-            FsOp::SetXattr {
-                path,
-                name,
-                value,
-                mode,
-            } => self.setxattr(self.find_path(path)?, name, value, *mode),
-            FsOp::RemoveXattr { path, name } => self.removexattr(self.find_path(path)?, name),
-            FsOp::Fsync { path } => match self.read(self.find_path(path)?, 0, 0) {
-                Ok(_) | Err(Errno::ISDIR) => Ok(()),
-                Err(e) => Err(e),
-            },
+            FsOp::Fsync { path } => self.check_opening(self.find_path(path)?),
         }
     }
 
@@ -86,6 +74,14 @@ impl ReferenceModel {
     fn resolve_parent<'p>(&self, path: &'p Path, at_root: Errno) -> Result<(u64, &'p [u8]), Errno> {
         let (parent, name) = parent_and_name(path).ok_or(at_root)?;
         Ok((self.find_dir(parent)?, OsStr::as_bytes(name)))
+    }
+
+    /// Refuses what cannot be opened for reading, as a directory can.
+    fn check_opening(&self, ino: u64) -> Result<(), Errno> {
+        match self.read(ino, 0, 0) {
+            Ok(_) | Err(Errno::ISDIR) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     fn apply_new(&mut self, op: &FsOp) -> Result<(), Errno> {
@@ -130,6 +126,22 @@ impl ReferenceModel {
                 self.rename(from, to, *mode)
             }
             _ => unreachable!("called for names only"),
+        }
+    }
+
+    fn apply_attributes(&mut self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::SetMode { path, perm } => self.set_mode(self.find_path(path)?, *perm),
+            FsOp::SetOwner { path, uid, gid } => self.set_owner(self.find_path(path)?, *uid, *gid),
+            FsOp::SetMtime { path, mtime } => self.set_mtime(self.find_path(path)?, *mtime),
+            FsOp::SetXattr {
+                path,
+                name,
+                value,
+                mode,
+            } => self.setxattr(self.find_path(path)?, name, value, *mode),
+            FsOp::RemoveXattr { path, name } => self.removexattr(self.find_path(path)?, name),
+            _ => unreachable!("called for attributes only"),
         }
     }
 

@@ -217,6 +217,54 @@ impl PathTarget {
         }
     }
 
+    fn apply_content(&self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::Write { path, offset, data } => {
+                let file = self.open_file(path, OFlags::WRONLY)?;
+                write_all(&file, *offset, &data.to_bytes())
+            }
+            FsOp::Truncate { path, size } => {
+                fs::ftruncate(&self.open_file(path, OFlags::WRONLY)?, *size)
+            }
+            FsOp::Punch { path, offset, len } => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fs::fallocate(&self.open_file(path, OFlags::WRONLY)?, flags, *offset, *len)
+            }
+            FsOp::Copy {
+                from,
+                offset,
+                to,
+                to_offset,
+                len,
+            } => {
+                let from = self.open_file(from, OFlags::RDONLY)?;
+                let to = self.open_file(to, OFlags::WRONLY)?;
+                copy_all((&from, *offset), (&to, *to_offset), *len)
+            }
+            FsOp::Fsync { path } => fs::fsync(&self.open_file(path, OFlags::RDONLY)?),
+            _ => unreachable!("called for content only"),
+        }
+    }
+
+    fn apply_open(&mut self, op: &FsOp) -> Result<(), Errno> {
+        match op {
+            FsOp::Open { slot, path } => {
+                let fd = self.open_file(path, OFlags::RDWR)?;
+                self.slots.insert(*slot, fd);
+                Ok(())
+            }
+            FsOp::WriteOpen { slot, offset, data } => {
+                let file = self.slots.get(slot).ok_or(Errno::BADF)?;
+                write_all(file, *offset, &data.to_bytes())
+            }
+            FsOp::TruncateOpen { slot, size } => {
+                fs::ftruncate(self.slots.get(slot).ok_or(Errno::BADF)?, *size)
+            }
+            FsOp::Close { slot } => self.slots.remove(slot).map(drop).ok_or(Errno::BADF),
+            _ => unreachable!("called for open files only"),
+        }
+    }
+
     /// Reads the object and its number. The first of its names is not known yet.
     fn read_node(&self, path: &Path) -> Result<(u64, TreeNode), Errno> {
         let (dir, name) = self.parent_entry(path)?;
@@ -315,47 +363,15 @@ impl OpTarget for PathTarget {
             | FsOp::SetMtime { .. }
             | FsOp::SetXattr { .. }
             | FsOp::RemoveXattr { .. } => self.apply_attributes(op),
-            FsOp::Write { path, offset, data } => write_all(
-                &self.open_file(path, OFlags::WRONLY)?,
-                *offset,
-                &data.to_bytes(),
-            ),
-            FsOp::Truncate { path, size } => {
-                fs::ftruncate(&self.open_file(path, OFlags::WRONLY)?, *size)
-            }
-            FsOp::Punch { path, offset, len } => {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                fs::fallocate(&self.open_file(path, OFlags::WRONLY)?, flags, *offset, *len)
-            }
-            FsOp::Copy {
-                from,
-                offset,
-                to,
-                to_offset,
-                len,
-            } => {
-                let from = self.open_file(from, OFlags::RDONLY)?;
-                copy_all(
-                    (&from, *offset),
-                    (&self.open_file(to, OFlags::WRONLY)?, *to_offset),
-                    *len,
-                )
-            }
-            FsOp::Fsync { path } => fs::fsync(&self.open_file(path, OFlags::RDONLY)?),
-            FsOp::Open { slot, path } => {
-                let fd = self.open_file(path, OFlags::RDWR)?;
-                self.slots.insert(*slot, fd);
-                Ok(())
-            }
-            FsOp::WriteOpen { slot, offset, data } => write_all(
-                self.slots.get(slot).ok_or(Errno::BADF)?,
-                *offset,
-                &data.to_bytes(),
-            ),
-            FsOp::TruncateOpen { slot, size } => {
-                fs::ftruncate(self.slots.get(slot).ok_or(Errno::BADF)?, *size)
-            }
-            FsOp::Close { slot } => self.slots.remove(slot).map(drop).ok_or(Errno::BADF),
+            FsOp::Open { .. }
+            | FsOp::WriteOpen { .. }
+            | FsOp::TruncateOpen { .. }
+            | FsOp::Close { .. } => self.apply_open(op),
+            FsOp::Write { .. }
+            | FsOp::Truncate { .. }
+            | FsOp::Punch { .. }
+            | FsOp::Copy { .. }
+            | FsOp::Fsync { .. } => self.apply_content(op),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A directory tree as it looks from outside, as a value that can be compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use teal_types::{BLOCK, FileType, Timestamp};
@@ -84,16 +84,10 @@ impl TreeSnapshot {
     /// agrees with any.
     pub fn diff(&self, other: &Self) -> Vec<String> {
         let mut out = Vec::new();
-        let keys = |a: &Self, b: &Self| {
-            a.nodes
-                .keys()
-                .chain(b.nodes.keys())
-                .cloned()
-                .collect::<std::collections::BTreeSet<_>>()
-        };
-        for path in keys(self, other) {
-            match (self.nodes.get(&path), other.nodes.get(&path)) {
-                (Some(ours), Some(theirs)) => ours.diff_node(theirs, &path, &mut out),
+        let paths = BTreeSet::from_iter(self.nodes.keys().chain(other.nodes.keys()));
+        for path in paths {
+            match (self.nodes.get(path), other.nodes.get(path)) {
+                (Some(ours), Some(theirs)) => ours.diff_node(theirs, path, &mut out),
                 (Some(ours), None) => {
                     out.push(format!("{}: {:?} | missing", path.display(), ours.kind))
                 }
@@ -104,39 +98,32 @@ impl TreeSnapshot {
                 )),
             }
         }
-        // Open files are compared as well: they may have lost their names.
-        let slots: std::collections::BTreeSet<_> =
-            self.open.keys().chain(other.open.keys()).collect();
+        self.diff_open_files(other, &mut out);
+        out
+    }
+
+    /// Compares open files as well: they may have lost their names.
+    fn diff_open_files(&self, other: &Self, out: &mut Vec<String>) {
+        let slots = BTreeSet::from_iter(self.open.keys().chain(other.open.keys()));
         for slot in slots {
-            let ours = self
-                .open
-                .get(slot)
-                .map(|(nlink, content)| (nlink, content.size));
-            let theirs = other
-                .open
-                .get(slot)
-                .map(|(nlink, content)| (nlink, content.size));
             let path = PathBuf::from(format!("(open in slot {slot})"));
-            diff_field(&path, "nlink and size", &ours, &theirs, &mut out);
-            if let (Some((_, ours)), Some((_, theirs))) =
-                (self.open.get(slot), other.open.get(slot))
-            {
-                ours.diff_content(theirs, &path, &mut out);
+            let (ours, theirs) = (self.open.get(slot), other.open.get(slot));
+            let size = |of: &(u32, FileContent)| (of.0, of.1.size);
+            let sizes = (ours.map(size), theirs.map(size));
+            diff_field(&path, "nlink and size", &sizes.0, &sizes.1, out);
+            if let (Some((_, ours)), Some((_, theirs))) = (ours, theirs) {
+                ours.diff_content(theirs, &path, out);
             }
         }
-        out
     }
 }
 
 impl FileContent {
     fn diff_content(&self, other: &Self, path: &Path, out: &mut Vec<String>) {
         diff_field(path, "size", &self.size, &other.size, out);
-        let blocks: std::collections::BTreeSet<_> =
-            self.blocks.keys().chain(other.blocks.keys()).collect();
-        let differing: Vec<_> = blocks
-            .into_iter()
-            .filter(|b| self.blocks.get(b) != other.blocks.get(b))
-            .collect();
+        let blocks = BTreeSet::from_iter(self.blocks.keys().chain(other.blocks.keys()));
+        let mut differing = Vec::from_iter(blocks);
+        differing.retain(|block| self.blocks.get(block) != other.blocks.get(block));
         if let Some(first) = differing.first() {
             let holes = (
                 self.blocks.contains_key(first),
@@ -183,8 +170,7 @@ impl TreeNode {
             diff_field(path, "mtime", &self.mtime, &other.mtime, out);
         }
         self.content.diff_content(&other.content, path, out);
-        let names: std::collections::BTreeSet<_> =
-            self.xattrs.keys().chain(other.xattrs.keys()).collect();
+        let names = BTreeSet::from_iter(self.xattrs.keys().chain(other.xattrs.keys()));
         for name in names {
             let what = format!("xattr {}", name.escape_ascii());
             diff_field(

@@ -261,20 +261,7 @@ impl ReferenceModel {
             }
             Err(e) => return Err(e),
         };
-        if self.is_dir(moved) && self.is_above(moved, to.0) {
-            return Err(Errno::INVAL);
-        }
-        if let Some(there) =
-            there.filter(|&there| self.is_dir(there) && self.is_above(there, from.0))
-        {
-            let is_exchange = mode == RenameMode::Exchange;
-            debug_assert_ne!(there, ROOT, "the root has no name");
-            return Err(if is_exchange {
-                Errno::INVAL
-            } else {
-                Errno::NOTEMPTY
-            });
-        }
+        self.check_cycle((from.0, moved), (to.0, there), mode)?;
         if there == Some(moved) {
             return Ok(());
         }
@@ -286,19 +273,49 @@ impl ReferenceModel {
             return Ok(());
         }
         if let Some(there) = there {
-            match (self.is_dir(moved), self.is_dir(there)) {
-                (true, false) => return Err(Errno::NOTDIR),
-                (false, true) => return Err(Errno::ISDIR),
-                (true, true) if !self.dir_entries(there)?.is_empty() => {
-                    return Err(Errno::NOTEMPTY);
-                }
-                _ => {}
-            }
+            self.check_replaceable(there, moved)?;
             self.detach_name(to.0, to.1);
             self.reclaim(there);
         }
         self.detach_name(from.0, from.1);
         self.attach_name(to.0, to.1, moved);
         Ok(())
+    }
+
+    /// Refuses a rename after which a directory would lie inside itself. Both ends are a directory
+    /// and the object that its name leads to.
+    fn check_cycle(
+        &self,
+        (from_dir, moved): (Ino, Ino),
+        (to_dir, there): (Ino, Option<Ino>),
+        mode: RenameMode,
+    ) -> Result<(), Errno> {
+        if self.is_dir(moved) && self.is_above(moved, to_dir) {
+            return Err(Errno::INVAL);
+        }
+        let Some(there) = there else {
+            return Ok(());
+        };
+        if !self.is_dir(there) || !self.is_above(there, from_dir) {
+            return Ok(());
+        }
+        debug_assert_ne!(there, ROOT, "the root has no name");
+        // The target contains the source, so it is not empty; an exchange would make a cycle.
+        Err(if mode == RenameMode::Exchange {
+            Errno::INVAL
+        } else {
+            Errno::NOTEMPTY
+        })
+    }
+
+    /// Refuses to replace `there` by `moved` unless both are directories, of which the first is
+    /// empty, or neither is one.
+    fn check_replaceable(&self, there: Ino, moved: Ino) -> Result<(), Errno> {
+        match (self.is_dir(moved), self.is_dir(there)) {
+            (true, false) => Err(Errno::NOTDIR),
+            (false, true) => Err(Errno::ISDIR),
+            (true, true) if !self.dir_entries(there)?.is_empty() => Err(Errno::NOTEMPTY),
+            _ => Ok(()),
+        }
     }
 }

@@ -72,6 +72,8 @@ impl Default for OpWeights {
 }
 
 type Maker = fn(&mut OpGenerator<'_>) -> FsOp;
+/// A maker, and how often it is drawn relative to the others.
+type WeightedMaker = (u32, Maker);
 
 /// Returns a random operation that suits the tree of `model`, though not always: errors are wanted
 /// too.
@@ -79,8 +81,40 @@ type Maker = fn(&mut OpGenerator<'_>) -> FsOp;
 /// # Panics
 /// If all weights are 0.
 pub fn generate_op(rng: &mut Rng, model: &ReferenceModel, weights: &OpWeights) -> FsOp {
-    let w = weights;
-    let makers: [(u32, Maker); 22] = [
+    let mut makers: Vec<WeightedMaker> = Vec::new();
+    makers.extend(name_makers(weights));
+    makers.extend(content_makers(weights));
+    makers.extend(attribute_makers(weights));
+    makers.extend(open_file_makers(weights));
+    let make = draw_maker(rng, &makers);
+    let mut paths = Vec::new();
+    for (path, ino) in model.list_paths() {
+        let kind = model.stat(ino).map_or(FileType::File, |stat| stat.kind);
+        paths.push((path, kind));
+    }
+    make(&mut OpGenerator { rng, paths })
+}
+
+/// Draws one of the makers, each in proportion to its weight.
+///
+/// # Panics
+/// If all weights are 0.
+fn draw_maker(rng: &mut Rng, makers: &[WeightedMaker]) -> Maker {
+    let sum = makers.iter().map(|(weight, _)| u64::from(*weight)).sum();
+    let mut at = rng.below(sum);
+    for (weight, maker) in makers {
+        let weight = u64::from(*weight);
+        if at < weight {
+            return *maker;
+        }
+        at -= weight;
+    }
+    unreachable!("a number below the sum lies within one of the weights")
+}
+
+/// Returns the operations that make, move and remove names, with their weights.
+fn name_makers(w: &OpWeights) -> [WeightedMaker; 8] {
+    [
         (w.create, |d| FsOp::Create {
             path: d.draw_new_path(),
             perm: d.draw_perm(),
@@ -105,6 +139,12 @@ pub fn generate_op(rng: &mut Rng, model: &ReferenceModel, weights: &OpWeights) -
             path: d.draw_object(FileType::Dir),
         }),
         (w.rename, |d| d.draw_rename()),
+    ]
+}
+
+/// Returns the operations on the content of files, with their weights.
+fn content_makers(w: &OpWeights) -> [WeightedMaker; 4] {
+    [
         (w.write, |d| FsOp::Write {
             path: d.draw_object(FileType::File),
             offset: d.draw_offset(),
@@ -120,6 +160,12 @@ pub fn generate_op(rng: &mut Rng, model: &ReferenceModel, weights: &OpWeights) -
             len: d.draw_offset().max(1),
         }),
         (w.copy, |d| d.draw_copy()),
+    ]
+}
+
+/// Returns the operations on attributes and extended attributes, with their weights.
+fn attribute_makers(w: &OpWeights) -> [WeightedMaker; 5] {
+    [
         (w.set_mode, |d| FsOp::SetMode {
             path: d.draw_any(),
             perm: d.draw_perm(),
@@ -131,6 +177,12 @@ pub fn generate_op(rng: &mut Rng, model: &ReferenceModel, weights: &OpWeights) -
             path: d.draw_any(),
             name: d.draw_xattr_name(),
         }),
+    ]
+}
+
+/// Returns the synchronisation of files, and the operations on open ones, with their weights.
+fn open_file_makers(w: &OpWeights) -> [WeightedMaker; 5] {
+    [
         (w.fsync, |d| FsOp::Fsync {
             path: d.draw_object(FileType::File),
         }),
@@ -150,21 +202,7 @@ pub fn generate_op(rng: &mut Rng, model: &ReferenceModel, weights: &OpWeights) -
         (w.close, |d| FsOp::Close {
             slot: d.draw_slot(),
         }),
-    ];
-    // One operation is drawn, each in proportion to its weight.
-    let mut at = rng.below(makers.iter().map(|&(weight, _)| u64::from(weight)).sum());
-    let chosen = makers.iter().find(|&&(weight, _)| {
-        let is_here = at < u64::from(weight);
-        at = at.saturating_sub(u64::from(weight));
-        is_here
-    });
-    let paths = model.list_paths();
-    let kind = |ino| model.stat(ino).map_or(FileType::File, |stat| stat.kind);
-    let paths = paths
-        .into_iter()
-        .map(|(path, ino)| (path, kind(ino)))
-        .collect();
-    chosen.expect("below the sum").1(&mut OpGenerator { rng, paths })
+    ]
 }
 
 struct OpGenerator<'a> {
