@@ -66,12 +66,14 @@ impl ServerIdentity {
         }
         // Private from its first moment: the key is in it.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|source| IdentityError::Io {
-            path: dir.to_owned(),
-            source,
-        })?;
-        let kept = Self::make_authority(whole_seconds(clock.civil_time()))
-            .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
+        if let Err(source) = made {
+            return Err(IdentityError::Io {
+                path: dir.to_owned(),
+                source,
+            });
+        }
+        let kept =
+            Self::make_authority(whole_seconds(clock.civil_time())).map_err(damaged_file(&path))?;
         // The file is made only where none is, so that two processes cannot have two authorities.
         match kept.write(&path, TITLE, ExistingFile::Keep) {
             // Another process was faster: its authority is the one.
@@ -79,7 +81,7 @@ impl ServerIdentity {
                 if source.kind() == io::ErrorKind::AlreadyExists => {}
             written => written?,
         }
-        Self::load(&path)?.ok_or_else(|| damaged_file(path)("it went away".to_owned()))
+        Self::load(&path)?.ok_or_else(|| damaged_file(&path)("it went away"))
     }
 
     /// Returns what clients are given to know this server by.
@@ -105,10 +107,9 @@ impl ServerIdentity {
             }
             other => other?,
         };
-        let unfit = damaged_file(path.to_owned());
         let created = kept.parse_field(path, CREATED)?;
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&kept.key, &PKCS_ED25519)
-            .map_err(|e| unfit(e.to_string()))?;
+            .map_err(damaged_file(path))?;
         let fingerprint = Fingerprint::of_certificate(&kept.certificate);
         let issuer = Issuer::new(authority_params(), key);
         let identity = Self {
@@ -118,11 +119,12 @@ impl ServerIdentity {
             created,
         };
         // A key that does not belong to the certificate would be noticed by clients only.
-        let (leaf, _) = identity
-            .own_certificate()
-            .map_err(|e| unfit(e.to_string()))?;
+        let (leaf, _) = identity.own_certificate().map_err(damaged_file(path))?;
         let fits = tls::verify_signed_by(&leaf, &identity.certificate, KeyUsage::server_auth());
-        fits.map_err(|e| unfit(format!("key and certificate do not fit: {e}")))?;
+        if let Err(e) = fits {
+            let why = format!("key and certificate do not fit: {e}");
+            return Err(damaged_file(path)(why));
+        }
         Ok(Some(identity))
     }
 

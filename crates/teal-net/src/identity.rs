@@ -107,9 +107,7 @@ impl ClientIdentity {
             certificate: kept.certificate,
         };
         // A key that does not belong to the certificate is found now, and not at the first call.
-        identity
-            .tls_config()
-            .map_err(|e| damaged_file(path.clone())(e.to_string()))?;
+        identity.tls_config().map_err(damaged_file(path))?;
         Ok(identity)
     }
 

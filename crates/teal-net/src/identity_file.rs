@@ -12,11 +12,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use teal_env::{ExistingFile, replace_file};
 
 /// The most bytes such a file has; ours have about 1200.
@@ -82,18 +82,13 @@ impl IdentityFile {
             .read_to_end(&mut bytes)
             .map_err(io_error_at(path))?;
         let text = String::from_utf8(bytes).map_err(|_| damaged("not a text"))?;
-        let value = |name: &str| {
-            let found = text
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-            found
-                .map(str::to_owned)
-                .ok_or_else(|| damaged(&format!("no line `{name}:`")))
-        };
-        let fields = names
-            .iter()
-            .map(|&name| Ok((name, value(name)?)))
-            .collect::<Result<_, _>>()?;
+        let mut fields = Vec::new();
+        for name in names {
+            let Some(value) = value_of(&text, name) else {
+                return Err(damaged(&format!("no line `{name}:`")));
+            };
+            fields.push((*name, value.to_owned()));
+        }
         let key = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes())
             .map_err(|_| damaged("no private key"))?;
         let certificate = CertificateDer::from_pem_slice(text.as_bytes())
@@ -111,25 +106,36 @@ impl IdentityFile {
         path: &Path,
         name: &str,
     ) -> Result<T, IdentityError> {
-        let value = self
-            .fields
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map_or("", |(_, value)| value);
-        // A missing line counts as an empty value, which no type accepts.
-        let why = || IdentityError::Damaged {
+        let field = self.fields.iter().find(|(known, _)| *known == name);
+        if let Some((_, value)) = field
+            && let Ok(value) = value.parse()
+        {
+            return Ok(value);
+        }
+        Err(IdentityError::Damaged {
             path: path.to_owned(),
             why: format!("no sense in the line `{name}:`"),
-        };
-        value.parse().map_err(|_| why())
+        })
     }
 }
 
+/// Returns the value in the line of that name.
+fn value_of<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix(name)
+            && let Some(value) = rest.strip_prefix(": ")
+        {
+            return Some(value);
+        }
+    }
+    None
+}
+
 /// Says that what `path` holds does not fit together.
-pub(crate) fn damaged_file(path: PathBuf) -> impl Fn(String) -> IdentityError {
+pub(crate) fn damaged_file<E: Display>(path: &Path) -> impl Fn(E) -> IdentityError {
     move |why| IdentityError::Damaged {
-        path: path.clone(),
-        why,
+        path: path.to_owned(),
+        why: why.to_string(),
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn verify_signed_by(
     Ok(CertificateValidity { issued, expires })
 }
 
-fn certificate_error(error: &webpki::Error) -> Error {
+fn certificate_error(error: webpki::Error) -> Error {
     log::debug!("a certificate is refused: {error}");
     // The alert says only the kind of failure, so the log says the rest.
     match error {
@@ -95,7 +95,7 @@ impl ClientCertVerifier for OwnClients {
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         verify_signed_by(end_entity, &self.authority, KeyUsage::client_auth())
-            .map_err(|e| certificate_error(&e))?;
+            .map_err(certificate_error)?;
         Ok(ClientCertVerified::assertion())
     }
     fn verify_tls12_signature(
@@ -146,7 +146,7 @@ impl ServerCertVerifier for OneServer {
             .find(|sent| Fingerprint::of_certificate(sent) == self.fingerprint);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;
         verify_signed_by(end_entity, authority, KeyUsage::server_auth())
-            .map_err(|e| certificate_error(&e))?;
+            .map_err(certificate_error)?;
         // Which server it is, the authority has said; the name is the same for all.
         let named = EndEntityCert::try_from(end_entity)
             .and_then(|c| c.verify_is_valid_for_subject_name(server_name));

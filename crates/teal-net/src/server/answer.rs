@@ -166,14 +166,13 @@ impl ServerSession {
         if !delay.is_zero() {
             sleep(delay).await;
         }
-        let busy = || Status::resource_exhausted("too many requests are in progress");
         // The peer's own permit comes first, so that one machine's requests wait for each other,
         // and not for a permit of all machines.
         let of_the_peer = quota
             .request_permits()
             .acquire_owned()
             .await
-            .map_err(|_| busy())?;
+            .map_err(too_many_requests)?;
         // Deference comes before the body is read, so that what is not read yet fills the sender's
         // windows and not this server's memory.
         let deference = shared
@@ -184,7 +183,7 @@ impl ServerSession {
         }
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
-            .map_err(|_| busy())?;
+            .map_err(too_many_requests)?;
         let begun = shared.clock.monotonic_time();
         let usage = quota.usage();
         usage.count(0, begun);
@@ -192,7 +191,7 @@ impl ServerSession {
             shared: shared.clone(),
             usage,
             begun,
-            _of_all: of_all.map_err(|_| busy())?,
+            _of_all: of_all.map_err(too_many_requests)?,
             _of_the_peer: of_the_peer,
         })
     }
@@ -249,8 +248,7 @@ impl ServerSession {
             ticket.count_bytes(asked.bytes.len());
             let answer = run_blocking(ticket, move |ticket| {
                 // Asked at every request, so that a peer that was shut out is refused at once.
-                let allowed = service.check_peer(peer);
-                allowed.map_err(|words| refusal_status(&words))?;
+                service.check_peer(peer).map_err(refusal_status)?;
                 let answer = service.call(peer, &asked.bytes);
                 ticket.count_bytes(answer.len());
                 Ok(answer)
@@ -287,10 +285,7 @@ impl ServerSession {
             // Looked at before a thread is taken for the rest.
             check_key(&asked.public_key)?;
             let certified = run_blocking(ticket, move |_| {
-                shared
-                    .service
-                    .check_peer(peer)
-                    .map_err(|words| refusal_status(&words))?;
+                shared.service.check_peer(peer).map_err(refusal_status)?;
                 certify_peer(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
@@ -304,20 +299,19 @@ impl ServerSession {
     ) -> Result<http::Response<Body>, Status> {
         let shared = self.shared.clone();
         let pace = shared.enrolments.lock().take(shared.clock.monotonic_time());
-        let busy = || Status::resource_exhausted("too many machines enrol at the same time");
         // Enrolments are paced for all machines together, because the ones that guess tokens have
         // no name.
-        sleep(pace.ok_or_else(busy)?).await;
+        sleep(pace.ok_or(()).map_err(too_many_enrolments)?).await;
         // Enrolling occupies a thread like any other request.
         let of_all = timeout(WAIT, shared.requests.clone().acquire_owned())
             .await
-            .map_err(|_| busy())?;
-        let ticket = of_all.map_err(|_| busy())?;
+            .map_err(too_many_enrolments)?;
+        let ticket = of_all.map_err(too_many_enrolments)?;
         let method = move |asked: EnrolRequest| async move {
             check_key(&asked.public_key)?;
             // Bounded here, so that the service need not fear for its memory.
             if asked.token.len() > WORD_MAX || asked.device.len() > WORD_MAX {
-                return Err(refusal_status(&format!(
+                return Err(refusal_status(format!(
                     "a token or the name of a device has more than {WORD_MAX} bytes"
                 )));
             }
@@ -328,7 +322,7 @@ impl ServerSession {
                 let peer = shared
                     .service
                     .enrol(&asked.token, &asked.device)
-                    .map_err(|words| refusal_status(&words))?;
+                    .map_err(refusal_status)?;
                 certify_peer(&shared, peer, &asked.public_key)
             });
             certified.await.map(Response::new)
@@ -417,8 +411,20 @@ fn check_key(key: &[u8]) -> Result<(), Status> {
     }
 }
 
-fn refusal_status(words: &str) -> Status {
-    Status::permission_denied(words.chars().take(REFUSAL_MAX).collect::<String>())
+fn refusal_status(words: impl AsRef<str>) -> Status {
+    let words = words.as_ref().chars().take(REFUSAL_MAX);
+    Status::permission_denied(words.collect::<String>())
+}
+
+/// Returns the refusal of a request for which there is no permit; `_error` says no more than that.
+fn too_many_requests<E>(_error: E) -> Status {
+    Status::resource_exhausted("too many requests are in progress")
+}
+
+/// Returns the refusal of an enrolment for which there is no permit; `_error` says no more than
+/// that.
+fn too_many_enrolments<E>(_error: E) -> Status {
+    Status::resource_exhausted("too many machines enrol at the same time")
 }
 
 /// Adds that the certificate is to be renewed.

@@ -3,6 +3,9 @@
 use super::answer::{self, ServerSession};
 use super::places::StrangerPlace;
 use super::shared::{ServerOrder, ServerShared};
+use crate::limits::TransportLimits;
+use crate::peer::CertifiedPeer;
+use crate::validity::CertificateValidity;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -79,19 +82,48 @@ async fn say_farewell(mut tcp: TcpStream) {
     let _ = timeout(FAREWELL, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }
 
-/// Speaks HTTP/2.
+/// Returns the machine at the other end, if its certificate is of this server. A client without a
+/// certificate may enrol, so that is no error.
+fn recognise_visitor(
+    shared: &ServerShared,
+    tls: &TlsStream<TcpStream>,
+) -> Option<(CertifiedPeer, CertificateValidity)> {
+    let (_, connection) = tls.get_ref();
+    let certificate = connection.peer_certificates()?.first()?;
+    shared.identity.recognise_peer(certificate)
+}
+
+/// Returns how HTTP/2 is spoken within these limits. The transport itself refuses more requests at
+/// a time than a machine's quota allows.
+fn http2_settings(limits: &TransportLimits) -> http2::Builder<TokioExecutor> {
+    let streams = u32::try_from(limits.requests_per_peer.max(1)).unwrap_or(u32::MAX);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADERS_MAX)
+        .max_concurrent_streams(streams)
+        .keep_alive_interval(limits.silence)
+        .keep_alive_timeout(limits.patience);
+    builder
+}
+
+/// Waits until the place of a stranger is lost to another; for ever without a place.
+async fn wait_until_lost(place: Option<&StrangerPlace>) {
+    match place {
+        Some(place) => place.wait_until_lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Speaks HTTP/2 until either side ends the connection, or a stranger's time is over.
 async fn speak_http2(
     shared: Arc<ServerShared>,
     tls: TlsStream<TcpStream>,
     mut orders: watch::Receiver<ServerOrder>,
 ) {
-    // A client without a certificate may enrol, so this is no error.
-    let certificate = tls
-        .get_ref()
-        .1
-        .peer_certificates()
-        .and_then(|chain| chain.first());
-    let visitor = certificate.and_then(|certificate| shared.identity.recognise_peer(certificate));
+    let visitor = recognise_visitor(&shared, &tls);
     let session = Arc::new(ServerSession::new(shared.clone(), visitor, orders.clone()));
     // A peer without a quota stays among the strangers, and has only their time.
     let place = (!session.has_quota()).then(|| shared.strangers.take_place());
@@ -103,23 +135,9 @@ async fn speak_http2(
             async move { Ok::<_, Infallible>(answering.await) }
         }
     });
-    // The transport itself refuses more requests at a time than a machine's quota allows.
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(HEADERS_MAX)
-        .max_concurrent_streams(u32::try_from(limits.requests_per_peer.max(1)).unwrap_or(u32::MAX))
-        .keep_alive_interval(limits.silence)
-        .keep_alive_timeout(limits.patience);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(tls), serve));
-    let mut lost = pin!(async {
-        match &place {
-            Some(place) => place.wait_until_lost().await,
-            None => std::future::pending().await,
-        }
-    });
+    let http2 = http2_settings(limits);
+    let mut connection = pin!(http2.serve_connection(TokioIo::new(tls), serve));
+    let mut lost = pin!(wait_until_lost(place.as_ref()));
     let mut patience = pin!(sleep(limits.patience));
     let mut attention = PeerAttention::Unheard;
     let mut going = true;
