@@ -95,6 +95,27 @@ impl From<MetaError> for EnrolError {
     }
 }
 
+/// Marks a token as used, if it still enrols a device. That is done in the transaction that adds
+/// the replica, so that a token enrols one device even if the server crashes.
+fn use_token(
+    txn: &mut dyn WriteTransaction,
+    hash: &[u8; 32],
+    now: Timestamp,
+) -> Result<(), EnrolError> {
+    let row = txn.token(hash)?.ok_or(EnrolError::Wrong)?;
+    if row.is_used {
+        return Err(EnrolError::Used);
+    }
+    if now > row.expires {
+        return Err(EnrolError::Expired);
+    }
+    let used = TokenRow {
+        is_used: true,
+        ..row
+    };
+    Ok(txn.put_token(hash, &used)?)
+}
+
 fn hash_secret(secret: &[u8]) -> [u8; 32] {
     *blake3::hash(secret).as_bytes()
 }
@@ -134,7 +155,7 @@ impl Server {
                 begin_volume(txn, label, now)?;
                 Ok(true)
             });
-            if made.map_err(|refusal| refusal.0)? {
+            if made? {
                 return Ok(volume);
             }
         }
@@ -145,21 +166,19 @@ impl Server {
     /// # Errors
     /// In words, if the metadata cannot be read.
     pub fn volumes(&self) -> Result<Vec<VolumeNote>, RefusalReply> {
-        let volumes = self
-            .meta()
-            .volumes()
-            .map_err(|error| RequestRefusal::from(error).0)?;
+        let volumes = self.meta().volumes().map_err(RequestRefusal::from)?;
+        let mut notes = Vec::new();
         // Each volume is read in a transaction of its own, so the list is of no single moment.
-        let note = |volume| {
-            let row = self.read(volume, volume_of).map_err(|refusal| refusal.0)?;
-            Ok(VolumeNote {
+        for volume in volumes {
+            let row = self.read(volume, volume_of)?;
+            notes.push(VolumeNote {
                 volume,
                 label: row.label,
                 head: row.head,
                 time: row.time,
-            })
-        };
-        volumes.into_iter().map(note).collect()
+            });
+        }
+        Ok(notes)
     }
 
     /// Makes a token that enrols one device within `lifetime`.
@@ -181,7 +200,7 @@ impl Server {
             volume_of(txn)?;
             Ok(txn.put_token(&hash_secret(&secret), &row)?)
         });
-        put.map_err(|refusal| refusal.0)?;
+        put?;
         // The token names its volume, so that enrolling needs no search.
         Ok(format!("{volume}-{:032x}", u128::from_be_bytes(secret)))
     }
@@ -201,33 +220,17 @@ impl Server {
             return Err(EnrolError::TooManyWrong);
         }
         let now = self.clock().civil_time();
-        let enrolled = parse_token(token)
-            .ok_or(EnrolError::Wrong)
-            .and_then(|(volume, secret)| {
+        let enrolled = match parse_token(token) {
+            Some((volume, secret)) => {
                 let hash = hash_secret(&secret);
                 teal_meta::write(self.meta(), volume, |txn| {
-                    let row = txn.token(&hash)?.ok_or(EnrolError::Wrong)?;
-                    if row.is_used {
-                        return Err(EnrolError::Used);
-                    }
-                    if now > row.expires {
-                        return Err(EnrolError::Expired);
-                    }
-                    // Marked as used in the transaction that adds the replica, so that a token
-                    // enrols one device even if the server crashes.
-                    txn.put_token(
-                        &hash,
-                        &TokenRow {
-                            is_used: true,
-                            ..row
-                        },
-                    )?;
-                    Ok(Peer {
-                        volume,
-                        replica: add_replica(txn, device, false, now)?,
-                    })
+                    use_token(txn, &hash, now)?;
+                    let replica = add_replica(txn, device, false, now)?;
+                    Ok(Peer { volume, replica })
                 })
-            });
+            }
+            None => Err(EnrolError::Wrong),
+        };
         // Only unknown tokens are guesses; used and expired ones were real.
         if matches!(enrolled, Err(EnrolError::Wrong)) {
             self.guesses.lock().record_wrong();
@@ -269,7 +272,7 @@ impl Server {
         });
         Ok(Peer {
             volume,
-            replica: replica.map_err(|refusal| refusal.0)?,
+            replica: replica?,
         })
     }
 
@@ -293,7 +296,7 @@ impl Server {
             row.is_revoked = true;
             Ok(txn.put_replica(replica, &row)?)
         });
-        revoked.map_err(|refusal| refusal.0)?;
+        revoked?;
         // Comes after the durable change: a replica that is shut out now stays so after a restart.
         self.presence.lock().shut_out(Peer { volume, replica });
         Ok(())
@@ -313,7 +316,7 @@ impl Server {
             row.is_revoked = false;
             Ok(txn.put_replica(replica, &row)?)
         });
-        readmitted.map_err(|refusal| refusal.0)?;
+        readmitted?;
         self.presence.lock().readmit(Peer { volume, replica });
         Ok(())
     }
@@ -323,24 +326,24 @@ impl Server {
     /// # Errors
     /// In words.
     pub fn replicas(&self, volume: VolumeId) -> Result<Vec<ReplicaNote>, RefusalReply> {
-        let rows = self
-            .read(volume, |txn| Ok(txn.replicas()?))
-            .map_err(|refusal| refusal.0)?;
+        let rows = self.read(volume, |txn| Ok(txn.replicas()?))?;
         // One lock for all replicas, so that the list shows one moment.
         let (presence, now) = (self.presence.lock(), self.clock().monotonic_time());
-        let note = |(replica, row): (ReplicaNo, ReplicaRow)| ReplicaNote {
-            replica,
-            is_live: presence.is_live(Peer { volume, replica }, now),
-            device: row.device,
-            seen: row.seen,
-            is_local: row.is_local,
-            is_revoked: row.is_revoked,
-            // The running server may know a newer position than its database.
-            position: row
-                .position
-                .max(presence.position(Peer { volume, replica })),
-        };
-        Ok(rows.into_iter().map(note).collect())
+        let mut notes = Vec::new();
+        for (replica, row) in rows {
+            let peer = Peer { volume, replica };
+            notes.push(ReplicaNote {
+                replica,
+                is_live: presence.is_live(peer, now),
+                device: row.device,
+                seen: row.seen,
+                is_local: row.is_local,
+                is_revoked: row.is_revoked,
+                // The running server may know a newer position than its database.
+                position: row.position.max(presence.position(peer)),
+            });
+        }
+        Ok(notes)
     }
 }
 

@@ -24,13 +24,13 @@ mod states;
 
 use crate::peer::Peer;
 use crate::recent::CommitConcern;
-use crate::refusal::{Outcome, RequestRefusal, bad_request, refuse};
+use crate::refusal::{Outcome, RequestRefusal, bad_request, damaged, refuse};
 use crate::rules::valid;
 use crate::seeded::{Bug, bug};
 use crate::server::Server;
 use crate::volume::{chained_digest, current_replica, volume_of};
 use execution::BatchExecution;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use teal_chunk::ChunkStore;
 use teal_meta::{BatchRow, CommitRow, ReadTransaction, WriteTransaction};
@@ -86,12 +86,15 @@ impl Server {
                 return Ok(());
             }
             let staged = txn.staged_parts(peer.replica)?;
-            // A part that comes again replaces itself, and does not count twice.
-            let is_other = |of: &&teal_meta::StagedPart| {
-                (of.incarnation, of.batch, of.part) != (batch.incarnation, batch.batch, part)
-            };
-            let held: u64 = staged.iter().filter(is_other).map(|of| of.len).sum();
-            let is_new = !staged.iter().any(|of| !is_other(&of));
+            let (mut held, mut is_new) = (0, true);
+            for of in &staged {
+                if (of.incarnation, of.batch, of.part) == (batch.incarnation, batch.batch, part) {
+                    // A part that comes again replaces itself, and does not count twice.
+                    is_new = false;
+                } else {
+                    held += of.len;
+                }
+            }
             if held + bytes.len() as u64 > BATCH_BYTES_MAX
                 || (is_new && staged.len() >= BATCH_PARTS_MAX as usize)
             {
@@ -112,37 +115,16 @@ impl Server {
             return Ok(ServerReply::Committed { seq });
         }
         let ops = self.read(peer.volume, |txn| staged_ops(txn, &named))?;
-        let chunks: Vec<ChunkId> = ops
-            .iter()
-            .flat_map(chunks_of)
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect();
+        let chunks = chunks_of(&ops);
         // The pin protects the chunks from a collection until history names them.
         let pin = self.chunks().pin(&chunks)?;
         // Their author has them with all that is in them.
         for filter in self.presence.lock().filters_of(peer) {
             filter.add_objects(ops.iter().filter_map(new_dir));
         }
-        let (now, draw) = (self.clock().civil_time(), self.draw_number());
-        let work = |txn: &mut dyn WriteTransaction| {
-            // Another connection of the same client may have been faster.
-            if let Some(seq) = committed_seq(txn, peer, &named)? {
-                return Ok(CommitOutcome {
-                    seq,
-                    ops: 0,
-                    conflicts: 0,
-                    ancestor_steps: 0,
-                    concern: None,
-                });
-            }
-            let done = carry_out((txn, self.chunks()), peer, &named, &ops, (now, draw))?;
-            // Commits are remembered in their order, and before a reader can see this one.
-            if let Some(concern) = &done.concern {
-                self.presence.lock().remember_commit(peer.volume, concern);
-            }
-            Ok(done)
-        };
+        let moment = (self.clock().civil_time(), self.draw_number());
+        let work =
+            |txn: &mut dyn WriteTransaction| self.commit_once(txn, peer, &named, &ops, moment);
         let done = if bug(Bug::AnsweredTooEarly) {
             self.write_soon(peer.volume, work)?
         } else {
@@ -157,6 +139,33 @@ impl Server {
             self.presence.lock().notify_of_commit(peer.volume, concern);
         }
         Ok(ServerReply::Committed { seq: done.seq })
+    }
+
+    /// Carries a batch out in a transaction, unless another connection of the same client was
+    /// faster.
+    fn commit_once(
+        &self,
+        txn: &mut dyn WriteTransaction,
+        peer: Peer,
+        named: &BatchName,
+        ops: &[Op],
+        moment: (Timestamp, u32),
+    ) -> Outcome<CommitOutcome> {
+        if let Some(seq) = committed_seq(txn, peer, named)? {
+            return Ok(CommitOutcome {
+                seq,
+                ops: 0,
+                conflicts: 0,
+                ancestor_steps: 0,
+                concern: None,
+            });
+        }
+        let done = carry_out((txn, self.chunks()), peer, named, ops, moment)?;
+        // Commits are remembered in their order, and before a reader can see this one.
+        if let Some(concern) = &done.concern {
+            self.presence.lock().remember_commit(peer.volume, concern);
+        }
+        Ok(done)
     }
 }
 
@@ -217,10 +226,7 @@ fn staged_ops(txn: &dyn ReadTransaction, named: &BatchName) -> Outcome<Vec<Op>> 
     let mut ops = Vec::new();
     for part in parts {
         // The parts were checked when they were staged, so a failure here means damage.
-        ops.extend(
-            decode_ops(&part)
-                .map_err(|error| RequestRefusal::new(RefusalCode::Damaged, error.to_string()))?,
-        );
+        ops.extend(decode_ops(&part).map_err(damaged)?);
     }
     Ok(ops)
 }
@@ -237,15 +243,20 @@ fn new_dir(op: &Op) -> Option<ObjectNo> {
     }
 }
 
-fn chunks_of(op: &Op) -> impl Iterator<Item = ChunkId> {
-    let pieces = match op {
-        Op::SetContent { change, .. } | Op::Append { change, .. } => &change.pieces[..],
-        _ => &[],
-    };
-    pieces.iter().filter_map(|piece| match piece.source {
-        PieceSource::Chunk { id, .. } => Some(id),
-        PieceSource::Hole => None,
-    })
+/// Returns the chunks that operations name, each once.
+fn chunks_of(ops: &[Op]) -> Vec<ChunkId> {
+    let mut chunks = BTreeSet::new();
+    for op in ops {
+        let (Op::SetContent { change, .. } | Op::Append { change, .. }) = op else {
+            continue;
+        };
+        for piece in &change.pieces {
+            if let PieceSource::Chunk { id, .. } = piece.source {
+                chunks.insert(id);
+            }
+        }
+    }
+    Vec::from_iter(chunks)
 }
 
 fn carry_out(
@@ -257,41 +268,19 @@ fn carry_out(
 ) -> Outcome<CommitOutcome> {
     let mut replica = current_replica(txn, peer, named.id.incarnation)?;
     let volume = volume_of(txn)?;
-    // Commits are numbered without gaps.
-    let seq = CommitSeq::new(volume.head.get() + 1);
     debug_assert!(
         named.id.batch > replica.last_batch || bug(Bug::BatchTwice),
         "batches are counted up"
     );
-    let mut work = BatchExecution {
-        author: named.id.author(),
-        device: replica.device.clone(),
-        seq,
-        // Time in history never goes back, even if the clock does.
-        now: clock.max(volume.time),
-        draw,
-        volume,
-        txn,
-        chunks,
-        objects: HashMap::new(),
-        entries: BTreeMap::new(),
-        xattrs: BTreeMap::new(),
-        changed_ranges: BTreeMap::new(),
-        touched: BTreeSet::new(),
-        changed_anywhere: BTreeSet::new(),
-        author_seen: seen_by_author(ops),
-        conflict_copies: HashMap::new(),
-        confirmed: BTreeSet::new(),
-        changed_places: BTreeSet::new(),
-        conflicts: Vec::new(),
-        ancestors: HashMap::new(),
-        ancestor_steps: 0,
-    };
+    let author = (named.id.author(), replica.device.clone());
+    let mut work = BatchExecution::new(txn, chunks, volume, author, (clock, draw));
+    work.author_seen = seen_by_author(ops);
     work.apply_ops(if bug(Bug::HalfABatch) && ops.len() > 6 {
         &ops[..ops.len() / 2]
     } else {
         ops
     })?;
+    let seq = work.seq;
     let (conflicts, ancestor_steps) = (work.conflicts.len(), work.ancestor_steps);
     let concern = Some(Arc::new(work.finish_commit(named.id, &named.digest)?));
     // The batch's row and its staged parts change in one transaction: a batch either waits or is
@@ -350,13 +339,13 @@ impl BatchExecution<'_> {
                 self.create_object(*object, *kind, attributes, target)?;
             }
         }
-        let is_placed = |op: &Op| matches!(op, Op::Place { .. } | Op::Move { .. });
         // An object that gets a name in this batch must not go with its old one.
-        let named: HashSet<ObjectNo> = ops
-            .iter()
-            .filter(|op| is_placed(op))
-            .map(Op::object)
-            .collect();
+        let mut named = HashSet::new();
+        for op in ops {
+            if matches!(op, Op::Place { .. } | Op::Move { .. }) {
+                named.insert(op.object());
+            }
+        }
         // Old names are taken away before new ones are placed, so that a batch can swap two names.
         let found = self.carry_out_removals(ops, &named)?;
         self.carry_out_placements(ops, &found)?;

@@ -162,16 +162,22 @@ impl DriveTable {
     }
 
     fn find_drive(&mut self, device: DriveNo) -> Outcome<&mut DriveRow> {
-        let row = self.rows.iter_mut().find(|row| row.device == device);
-        row.map_or_else(
-            || {
-                bad_request(format!(
-                    "this volume knows no drive of the number {device}: it was removed"
-                ))
-            },
-            Ok,
-        )
+        let found = self.rows.iter_mut().find(|row| row.device == device);
+        let Some(row) = found else {
+            return bad_request(format!(
+                "this volume knows no drive of the number {device}: it was removed"
+            ));
+        };
+        Ok(row)
     }
+}
+
+fn list_devices(txn: &dyn ReadTransaction) -> Outcome<Vec<DeviceNote>> {
+    let mut notes = Vec::new();
+    for row in &DriveTable::load(txn)?.rows {
+        notes.push(device_note(txn, row, false)?);
+    }
+    Ok(notes)
 }
 
 fn device_note(txn: &dyn ReadTransaction, row: &DriveRow, is_copy: bool) -> Outcome<DeviceNote> {
@@ -194,54 +200,56 @@ impl Server {
     pub(crate) fn answer_devices(&self, peer: Peer, ask: DeviceRequest) -> Outcome<ServerReply> {
         // A list needs no transaction that writes.
         if ask == DeviceRequest::List {
-            let notes = self.read(peer.volume, |txn| {
-                DriveTable::load(txn)?
-                    .rows
-                    .iter()
-                    .map(|row| device_note(txn, row, false))
-                    .collect::<Outcome<Vec<_>>>()
-            });
-            return Ok(ServerReply::Devices(notes?));
+            let notes = self.read(peer.volume, list_devices)?;
+            return Ok(ServerReply::Devices(notes));
         }
-        let done = self.write(peer.volume, |txn| {
-            // Refuses a peer that was shut out since the request was admitted.
-            replica_of(txn, peer)?;
-            let mut rows = DriveTable::load(txn)?;
-            let (row, is_copy) = match ask {
-                DeviceRequest::List => return Ok(None),
-                DeviceRequest::Add {
-                    name,
-                    bytes,
-                    portable,
-                    profile,
-                    nonce,
-                } => (
-                    rows.add_drive(peer, (name, profile), bytes, portable, nonce)?,
-                    false,
-                ),
-                DeviceRequest::Attach {
-                    device,
-                    nonces,
-                    next,
-                } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
-                DeviceRequest::Detach { device } => {
-                    let row = rows.find_drive(device)?;
-                    // Only the machine that has the drive can end its attachment.
-                    row.is_attached &= row.replica != peer.replica;
-                    (row.clone(), false)
-                }
-                DeviceRequest::Remove { device } => {
-                    rows.find_drive(device)?;
-                    // The number stays used, because the highest number given is kept.
-                    rows.rows.retain(|row| row.device != device);
-                    rows.save(txn)?;
-                    return Ok(None);
-                }
-            };
-            rows.save(txn)?;
-            device_note(txn, &row, is_copy).map(Some)
-        });
-        Ok(ServerReply::Devices(done?.into_iter().collect()))
+        let changed = self.write(peer.volume, |txn| self.change_devices(txn, peer, ask))?;
+        Ok(ServerReply::Devices(changed.into_iter().collect()))
+    }
+
+    /// Changes the list of drives. Returns the drive that was changed, if it is still one.
+    fn change_devices(
+        &self,
+        txn: &mut dyn WriteTransaction,
+        peer: Peer,
+        ask: DeviceRequest,
+    ) -> Outcome<Option<DeviceNote>> {
+        // Refuses a peer that was shut out since the request was admitted.
+        replica_of(txn, peer)?;
+        let mut rows = DriveTable::load(txn)?;
+        let (row, is_copy) = match ask {
+            DeviceRequest::List => return Ok(None),
+            DeviceRequest::Add {
+                name,
+                bytes,
+                portable,
+                profile,
+                nonce,
+            } => {
+                let row = rows.add_drive(peer, (name, profile), bytes, portable, nonce)?;
+                (row, false)
+            }
+            DeviceRequest::Attach {
+                device,
+                nonces,
+                next,
+            } => self.attach_drive(peer, &mut rows, device, nonces, next)?,
+            DeviceRequest::Detach { device } => {
+                let row = rows.find_drive(device)?;
+                // Only the machine that has the drive can end its attachment.
+                row.is_attached &= row.replica != peer.replica;
+                (row.clone(), false)
+            }
+            DeviceRequest::Remove { device } => {
+                rows.find_drive(device)?;
+                // The number stays used, because the highest number given is kept.
+                rows.rows.retain(|row| row.device != device);
+                rows.save(txn)?;
+                return Ok(None);
+            }
+        };
+        rows.save(txn)?;
+        device_note(txn, &row, is_copy).map(Some)
     }
 
     fn attach_drive(

@@ -19,6 +19,7 @@ use crate::volume::volume_of;
 use teal_proto::{
     CHUNKS_MAX, ClientRequest, CodecError, RefusalCode, ServerReply, decode_request, encode_reply,
 };
+use teal_types::ChunkId;
 
 impl Server {
     /// Answers the bytes of a request with those of a reply.
@@ -62,20 +63,10 @@ impl Server {
         })
     }
 
+    /// Has the part of the server answer to which a request belongs.
     fn dispatch(&self, peer: Peer, request: ClientRequest) -> Outcome<ServerReply> {
-        let is_about_history = matches!(
-            request,
-            ClientRequest::Pull { .. }
-                | ClientRequest::Stage { .. }
-                | ClientRequest::Commit { .. }
-                | ClientRequest::Keep { .. }
-        );
-        if is_about_history && !bug(Bug::OtherHistory) && !self.presence.lock().has_greeted(peer) {
-            // The client may have seen another history than this one, and hello is what tells.
-            return refuse(
-                RefusalCode::Stopping,
-                "the server has begun anew; say hello first",
-            );
+        if is_about_history(&request) && !bug(Bug::OtherHistory) {
+            self.require_hello(peer)?;
         }
         match request {
             ClientRequest::Hello(hello) => self.answer_hello(peer, &hello),
@@ -97,30 +88,13 @@ impl Server {
                 };
                 self.answer_pull(peer, &pull, wait_ms)
             }
-            ClientRequest::Have { chunks } if chunks.len() > CHUNKS_MAX => {
-                too_many(chunks.len(), CHUNKS_MAX)
-            }
-            ClientRequest::Have { chunks } => {
-                // A question about chunks begins an upload or goes on with it, which protects the
-                // chunks from a collection.
-                let now = self.clock().monotonic_time();
-                self.uploads.lock().touch_upload(peer, now);
-                let have = self.chunks().find_present(&chunks);
-                // The answer names the missing chunks by their places in the request.
-                Ok(ServerReply::Missing(
-                    (0_u32..)
-                        .zip(have)
-                        .filter(|(_, here)| !here)
-                        .map(|(at, _)| at)
-                        .collect(),
-                ))
-            }
-            ClientRequest::Put { chunks } if chunks.len() > CHUNKS_MAX => {
-                too_many(chunks.len(), CHUNKS_MAX)
-            }
+            ClientRequest::Have { chunks } => self.answer_have(peer, &chunks),
             ClientRequest::Put { chunks } => {
-                let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-                self.store_chunks(peer, &chunks)
+                let mut contents: Vec<&[u8]> = Vec::new();
+                for chunk in &chunks {
+                    contents.push(chunk);
+                }
+                self.store_chunks(peer, &contents)
             }
             ClientRequest::Stage {
                 incarnation,
@@ -133,14 +107,10 @@ impl Server {
                 batch,
                 parts,
                 digest,
-            } => self.commit_batch(
-                peer,
-                BatchName {
-                    id: peer.author(incarnation).batch(batch),
-                    parts,
-                    digest,
-                },
-            ),
+            } => {
+                let id = peer.author(incarnation).batch(batch);
+                self.commit_batch(peer, BatchName { id, parts, digest })
+            }
             ClientRequest::List { dirs, ahead } => self.answer_list(peer, &dirs, ahead),
             ClientRequest::Look { objects } => self.answer_look(peer, &objects),
             ClientRequest::Read { wants } => self.read_content(peer, &wants),
@@ -169,47 +139,50 @@ impl Server {
         }
     }
 
-    /// Stores content that a commit is going to name.
-    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<ServerReply> {
-        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        // The lock is released before the chunks are written.
-        let admission = {
-            let mut uploads = self.uploads.lock();
-            uploads.touch_upload(peer, self.clock().monotonic_time());
-            uploads.admit_content(peer, bytes, self.chunks().free_bytes())
-        };
-        match admission {
-            UploadAdmission::Now => {}
-            UploadAdmission::After(wait) => self.pause(wait),
-            UploadAdmission::Refused { chunks, bytes } => {
-                // A collection may free space for the next attempt.
-                self.uploads.lock().record_no_room(peer);
-                self.wake_upkeep();
-                let words = format!(
-                    "no space left for more content of this machine in {}: \
-                     {chunks} chunks of it ({bytes} bytes) wait for a \
-                     commit that names them, and what is left is for the other machines; \
-                     make room there, then try again",
-                    self.chunks().place()
-                );
-                return refuse(RefusalCode::NoSpace, words);
+    /// Refuses a peer that has not said hello: it may have seen another history than this one,
+    /// and hello is what tells.
+    fn require_hello(&self, peer: Peer) -> Outcome<()> {
+        if self.presence.lock().has_greeted(peer) {
+            return Ok(());
+        }
+        refuse(
+            RefusalCode::Stopping,
+            "the server has begun anew; say hello first",
+        )
+    }
+
+    /// Answers which of some chunks are missing. The question begins an upload or goes on with
+    /// it, which protects the chunks from a collection.
+    fn answer_have(&self, peer: Peer, chunks: &[ChunkId]) -> Outcome<ServerReply> {
+        check_chunk_count(chunks.len())?;
+        let now = self.clock().monotonic_time();
+        self.uploads.lock().touch_upload(peer, now);
+        // The answer names the missing chunks by their places in the request.
+        let mut missing = Vec::new();
+        for (place, is_here) in (0_u32..).zip(self.chunks().find_present(chunks)) {
+            if !is_here {
+                missing.push(place);
             }
         }
-        let (ids, pin) = self
-            .chunks()
-            .put(chunks.iter().copied())
-            .inspect_err(|error| {
-                if is_no_room(error) {
-                    self.uploads.lock().record_no_room(peer);
-                    self.wake_upkeep();
-                }
-            })?;
-        let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
-        if self
-            .uploads
-            .lock()
-            .record_sent(peer, ids.into_iter().zip(lengths))
+        Ok(ServerReply::Missing(missing))
+    }
+
+    /// Stores content that a commit is going to name.
+    fn store_chunks(&self, peer: Peer, chunks: &[&[u8]]) -> Outcome<ServerReply> {
+        check_chunk_count(chunks.len())?;
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        self.admit_upload(peer, bytes)?;
+        let stored = self.chunks().put(chunks.iter().copied());
+        if let Err(error) = &stored
+            && is_no_room(error)
         {
+            self.record_no_room(peer);
+        }
+        let (ids, pin) = stored?;
+        let lengths = chunks.iter().map(|chunk| chunk.len() as u64);
+        let sent = ids.into_iter().zip(lengths);
+        let is_upkeep_due = self.uploads.lock().record_sent(peer, sent);
+        if is_upkeep_due {
             self.wake_upkeep();
         }
         // The tracker protects the chunks now, so the pin can go.
@@ -217,6 +190,42 @@ impl Server {
         self.counters()
             .count_received(usize::try_from(bytes).unwrap_or(usize::MAX));
         Ok(ServerReply::Done)
+    }
+
+    /// Lets a peer send so many bytes of content, after a pause if its share of the place is
+    /// nearly used, or refuses them.
+    fn admit_upload(&self, peer: Peer, bytes: u64) -> Outcome<()> {
+        // The lock is released before a pause, and before the chunks are written.
+        let admission = {
+            let mut uploads = self.uploads.lock();
+            uploads.touch_upload(peer, self.clock().monotonic_time());
+            uploads.admit_content(peer, bytes, self.chunks().free_bytes())
+        };
+        match admission {
+            UploadAdmission::Now => Ok(()),
+            UploadAdmission::After(wait) => {
+                self.pause(wait);
+                Ok(())
+            }
+            UploadAdmission::Refused { chunks, bytes } => {
+                self.record_no_room(peer);
+                let words = format!(
+                    "no space left for more content of this machine in {}: \
+                     {chunks} chunks of it ({bytes} bytes) wait for a \
+                     commit that names them, and what is left is for the other machines; \
+                     make room there, then try again",
+                    self.chunks().place()
+                );
+                refuse(RefusalCode::NoSpace, words)
+            }
+        }
+    }
+
+    /// Records that content of a peer found no room. A collection may free space for the next
+    /// attempt.
+    fn record_no_room(&self, peer: Peer) {
+        self.uploads.lock().record_no_room(peer);
+        self.wake_upkeep();
     }
 
     /// Refuses a peer that may not ask anything, and records the request of any other.
@@ -269,8 +278,23 @@ fn is_change(request: &ClientRequest) -> bool {
     }
 }
 
-fn too_many<T>(asked: usize, most: usize) -> Outcome<T> {
+/// Returns whether a request gives or takes history.
+fn is_about_history(request: &ClientRequest) -> bool {
+    matches!(
+        request,
+        ClientRequest::Pull { .. }
+            | ClientRequest::Stage { .. }
+            | ClientRequest::Commit { .. }
+            | ClientRequest::Keep { .. }
+    )
+}
+
+/// Refuses more chunks than one message may name.
+fn check_chunk_count(asked: usize) -> Outcome<()> {
+    if asked <= CHUNKS_MAX {
+        return Ok(());
+    }
     bad_request(format!(
-        "{asked} at once; at most {most} are allowed in one message"
+        "{asked} at once; at most {CHUNKS_MAX} are allowed in one message"
     ))
 }

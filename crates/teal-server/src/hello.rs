@@ -75,11 +75,7 @@ impl Server {
             replica_of(txn, peer)?;
             volume_of(txn)
         });
-        Ok(self.welcome_for(
-            peer,
-            volume.map_err(|refusal| refusal.0)?,
-            HistoryVerdict::Incarnate,
-        ))
+        Ok(self.welcome_for(peer, volume?, HistoryVerdict::Incarnate))
     }
 
     pub(crate) fn answer_incarnate(&self, peer: Peer) -> Outcome<ServerReply> {

@@ -22,9 +22,10 @@ impl Server {
             let (mut notes, mut bytes) = (Vec::new(), 0);
             for (seq, row) in txn.object_history(object, after, NOTES_MAX)? {
                 // A row without a state says that the object was removed.
-                let version = row
-                    .map(|row| version::past_version(txn, object, row, seq))
-                    .transpose()?;
+                let version = match row {
+                    Some(row) => Some(version::past_version(txn, object, row, seq)?),
+                    None => None,
+                };
                 bytes += version.as_ref().map_or(1, version::message_weight);
                 if !notes.is_empty() && bytes > REPLY_BYTES {
                     break;
@@ -52,31 +53,21 @@ impl Server {
         after: Option<&Name>,
     ) -> Outcome<ServerReply> {
         self.read(peer.volume, |txn| {
-            if !txn
-                .object_at(dir, at)?
-                .and_then(|(_, row)| row)
-                .is_some_and(|row| row.kind.is_dir())
-            {
+            let was_dir = match txn.object_at(dir, at)? {
+                Some((_, Some(row))) => row.kind.is_dir(),
+                Some((_, None)) | None => false,
+            };
+            if !was_dir {
                 return Ok(ServerReply::PastNames {
                     names: None,
                     more: false,
                 });
             }
             let mut names = txn.names_at(dir, at)?.names;
-            names
-                .drain(..after.map_or(0, |after| names.partition_point(|(name, _)| name <= after)));
-            let mut bytes = 0;
-            let weights = names
-                .iter()
-                .map(|(name, _)| ITEM_BYTES + name.as_bytes().len());
-            // Names are counted by their bytes until the reply is full.
-            let fit = weights.take_while(|weight| {
-                bytes += weight;
-                bytes <= REPLY_BYTES
-            });
-            let fit = fit.count();
-            let more = fit < names.len();
-            names.truncate(fit);
+            if let Some(after) = after {
+                names.retain(|(name, _)| name > after);
+            }
+            let more = truncate_to_reply(&mut names);
             Ok(ServerReply::PastNames {
                 names: Some(names),
                 more,
@@ -131,4 +122,17 @@ impl Server {
         };
         Ok(ServerReply::Past { version, got })
     }
+}
+
+/// Drops the names behind those that one reply has room for. Returns whether there were any.
+fn truncate_to_reply(names: &mut Vec<(Name, ObjectNo)>) -> bool {
+    let mut bytes = 0;
+    for (at, (name, _)) in names.iter().enumerate() {
+        bytes += ITEM_BYTES + name.as_bytes().len();
+        if bytes > REPLY_BYTES {
+            names.truncate(at);
+            return true;
+        }
+    }
+    false
 }

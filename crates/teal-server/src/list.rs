@@ -7,9 +7,80 @@ use crate::server::Server;
 use crate::version;
 use crate::volume::volume_of;
 use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
 use teal_meta::ReadTransaction;
 use teal_proto::{DirectoryListing, REPLY_BYTES, ServerReply, WANTS_MAX};
 use teal_types::{Name, ObjectNo};
+
+/// The listings of one reply, and the directories that come next.
+struct ListingReply {
+    listings: Vec<DirectoryListing>,
+    bytes: usize,
+    /// How many entries there may still be of directories behind the first.
+    ahead: usize,
+    /// Directories that were listed, or did not fit.
+    known: HashSet<ObjectNo>,
+    /// Directories below those that were listed, in the order in which they were found.
+    below: VecDeque<ObjectNo>,
+}
+
+impl ListingReply {
+    fn new(ahead: usize) -> Self {
+        Self {
+            listings: Vec::new(),
+            bytes: 0,
+            ahead,
+            known: HashSet::new(),
+            below: VecDeque::new(),
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        (self.listings.is_empty() || self.ahead > 0) && self.bytes < REPLY_BYTES
+    }
+
+    /// Adds a directory from behind the name `after`. The first one may come in part, which ends
+    /// the reply; another one comes whole or not at all.
+    fn add_directory(
+        &mut self,
+        txn: &dyn ReadTransaction,
+        dir: ObjectNo,
+        after: Option<Name>,
+    ) -> Outcome<ControlFlow<()>> {
+        // The directory was listed before, for itself or below another one.
+        if !self.known.insert(dir) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let is_first = self.listings.is_empty();
+        let before = self.bytes;
+        // The first directory is not limited by `ahead`, only by the size of the reply.
+        let most = if is_first { usize::MAX } else { self.ahead };
+        let listing = read_listing(txn, dir, after, most, &mut self.bytes)?;
+        if listing.more && !is_first {
+            // Too large. A smaller one may fit, but they are not all tried.
+            self.bytes = before;
+            self.ahead /= 2;
+            return Ok(ControlFlow::Continue(()));
+        }
+        let entries = listing.entries.as_deref().unwrap_or_default();
+        if !is_first {
+            self.ahead = self.ahead.saturating_sub(entries.len().max(1));
+        }
+        for (_, version) in entries {
+            if version.kind.is_dir() {
+                self.below.push_back(version.object);
+            }
+        }
+        let is_full = listing.more;
+        self.listings.push(listing);
+        // The next request goes on in this directory.
+        Ok(if is_full {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    }
+}
 
 impl Server {
     /// Answers with the first of `dirs`, or as much of it as fits, then with whole directories of
@@ -23,50 +94,26 @@ impl Server {
         check_count(dirs.len())?;
         self.read_for_client(peer, dirs.first().map(|(dir, _)| *dir), |txn| {
             let head = volume_of(txn)?.head;
-            let (mut listings, mut bytes, mut ahead) = (Vec::new(), 0, ahead as usize);
-            let (mut known, mut asked) = (HashSet::new(), dirs.iter().cloned());
-            // Breadth first: directories near the first one are more likely to be looked at next.
-            let mut below = VecDeque::new();
-            while (listings.is_empty() || ahead > 0)
-                && bytes < REPLY_BYTES
-                && let Some((dir, after)) = below
-                    .pop_front()
-                    .map(|dir| (dir, None))
-                    .or_else(|| asked.next())
-            {
-                // The directory was listed before, for itself or below another one.
-                if !known.insert(dir) {
-                    continue;
-                }
-                let before = bytes;
-                // The first directory is not limited by `ahead`, only by the size of the reply.
-                let most = match listings.is_empty() {
-                    true => usize::MAX,
-                    false => ahead,
+            let mut reply = ListingReply::new(ahead as usize);
+            let mut asked = dirs.iter().cloned();
+            while reply.has_room() {
+                // Breadth first: directories near the first one are more likely to be looked at
+                // next.
+                let next = match reply.below.pop_front() {
+                    Some(dir) => Some((dir, None)),
+                    None => asked.next(),
                 };
-                let listing = read_listing(txn, dir, after, most, &mut bytes)?;
-                let entries = listing.entries.as_deref().unwrap_or_default();
-                if !listings.is_empty() {
-                    if listing.more {
-                        // Too large. A smaller one may fit, but they are not all tried.
-                        (bytes, ahead) = (before, ahead / 2);
-                        continue;
-                    }
-                    ahead = ahead.saturating_sub(entries.len().max(1));
-                }
-                let dirs = entries.iter().filter(|(_, version)| version.kind.is_dir());
-                below.extend(dirs.map(|(_, version)| version.object));
-                // The next request goes on in this directory.
-                let is_full = listing.more;
-                listings.push(listing);
-                if is_full {
+                let Some((dir, after)) = next else {
+                    break;
+                };
+                if reply.add_directory(txn, dir, after)?.is_break() {
                     break;
                 }
             }
-            let known_dirs = dirs_known_by(&listings);
+            let known_dirs = dirs_known_by(&reply.listings);
             let reply = ServerReply::Listings {
                 head,
-                dirs: listings,
+                dirs: reply.listings,
             };
             Ok((reply, known_dirs))
         })

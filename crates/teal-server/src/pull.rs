@@ -177,25 +177,10 @@ impl Server {
         waiter: &PullWaiter,
         request: &PullRequest,
     ) -> Outcome<(PulledChanges, AnswerUrgency)> {
-        let PullRequest {
-            incarnation,
-            since,
-            after,
-            ..
-        } = *request;
+        let since = request.since;
         let volume = volume_of(txn)?;
-        let (behind, to) = after.unwrap_or((ObjectNo::new(0), volume.head));
-        // A server that was restored may have less history than its client.
-        if since > to || to > volume.head {
-            return bad_request(
-                "this history ends before the commit that was named; say hello again",
-            );
-        }
-        if since > CommitSeq::new(0) && is_other_history(txn, since, &request.digest)? {
-            return bad_request(
-                "this is another history than that of the commit that was named; say hello again",
-            );
-        }
+        let (behind, to) = request.after.unwrap_or((ObjectNo::new(0), volume.head));
+        check_history(txn, request, to, volume.head)?;
         let digest = if to == volume.head {
             Some(volume.digest)
         } else {
@@ -208,36 +193,74 @@ impl Server {
             .lock()
             .recent_commits(waiter.peer.volume, since, to);
         let news = news_for(txn, waiter.filter.as_deref(), (since, to), recent)?;
-        let (changes, more) = match &news {
-            HistoryNews::Objects { objects, .. } if objects.is_empty() => (Vec::new(), None),
-            HistoryNews::All if since == CommitSeq::new(0) && to > since => {
-                page_of_all_objects(txn, behind)?
-            }
-            HistoryNews::Objects { objects, .. } if since == CommitSeq::new(0) => {
-                let objects = objects.range(behind..).filter(|object| **object > behind);
-                page_of_objects(txn, objects.map(|object| (*object, None)))?
-            }
-            _ => changed_objects(txn, since, to, behind, &news)?,
-        };
-        let urgency = match news {
-            HistoryNews::All if to > since => AnswerUrgency::AnswerNow,
-            HistoryNews::Objects {
-                is_notable: true, ..
-            } => AnswerUrgency::AnswerNow,
-            _ => AnswerUrgency::CanWait,
-        };
-        let acknowledged = txn.last_batch(waiter.peer.author(incarnation), to)?;
-        let digest = digest.unwrap_or_default();
+        let (changes, more) = page_of_news(txn, since, to, behind, &news)?;
+        let author = waiter.peer.author(request.incarnation);
         let pulled = PulledChanges {
             to,
-            digest,
+            digest: digest.unwrap_or_default(),
             changes,
             more,
-            acknowledged,
+            acknowledged: txn.last_batch(author, to)?,
             is_live: false,
             filter: 0,
         };
-        Ok((pulled, urgency))
+        Ok((pulled, urgency_of(&news, since, to)))
+    }
+}
+
+/// Refuses a pull whose client has seen another history, or a longer one, as it may have where a
+/// server was restored.
+fn check_history(
+    txn: &dyn ReadTransaction,
+    request: &PullRequest,
+    to: CommitSeq,
+    head: CommitSeq,
+) -> Outcome<()> {
+    let since = request.since;
+    if since > to || to > head {
+        return bad_request("this history ends before the commit that was named; say hello again");
+    }
+    if since > CommitSeq::new(0) && is_other_history(txn, since, &request.digest)? {
+        return bad_request(
+            "this is another history than that of the commit that was named; say hello again",
+        );
+    }
+    Ok(())
+}
+
+/// Returns whether news is worth an answer before the pull's time is over.
+fn urgency_of(news: &HistoryNews, since: CommitSeq, to: CommitSeq) -> AnswerUrgency {
+    let is_urgent = match news {
+        HistoryNews::All => to > since,
+        HistoryNews::Objects { is_notable, .. } => *is_notable,
+    };
+    if is_urgent {
+        AnswerUrgency::AnswerNow
+    } else {
+        AnswerUrgency::CanWait
+    }
+}
+
+/// Returns as much of the news as one reply has room for, and the last object if there is more. A
+/// client that has nothing yet gets objects as they are, and needs no history.
+fn page_of_news(
+    txn: &dyn ReadTransaction,
+    since: CommitSeq,
+    to: CommitSeq,
+    behind: ObjectNo,
+    news: &HistoryNews,
+) -> Outcome<(Vec<PulledObject>, Option<ObjectNo>)> {
+    let has_nothing = since == CommitSeq::new(0);
+    match news {
+        HistoryNews::Objects { objects, .. } if objects.is_empty() => Ok((Vec::new(), None)),
+        HistoryNews::All if has_nothing && to > since => page_of_all_objects(txn, behind),
+        HistoryNews::Objects { objects, .. } if has_nothing => {
+            let objects = objects.range(behind..).filter(|object| **object > behind);
+            page_of_objects(txn, objects.map(|object| (*object, None)))
+        }
+        HistoryNews::All | HistoryNews::Objects { .. } => {
+            changed_objects(txn, since, to, behind, news)
+        }
     }
 }
 
@@ -338,14 +361,12 @@ fn changed_objects(
     let (found, is_cut) = scan_history(txn, since, to, behind, news)?;
     // A scan that was cut has all changes up to this object, and goes on behind it.
     let last = found.keys().next_back().copied().filter(|_| is_cut);
-    let ranges =
-        |changed: Option<ChangedRanges>| changed.and_then(|changed| changed.bounded_list());
-    let (changes, more) = page_of_objects(
-        txn,
-        found
-            .into_iter()
-            .map(|(object, changed)| (object, ranges(changed))),
-    )?;
+    let mut objects = Vec::new();
+    for (object, changed) in found {
+        let ranges = changed.and_then(|changed| changed.bounded_list());
+        objects.push((object, ranges));
+    }
+    let (changes, more) = page_of_objects(txn, objects)?;
     Ok((changes, more.or(last)))
 }
 
@@ -366,16 +387,15 @@ fn scan_history(
         let known = found
             .entry(object)
             .or_insert_with(|| Some(ChangedRanges::default()));
-        match ranges {
-            None => *known = None,
-            Some(ranges) => {
-                let known = known.iter_mut();
-                known.for_each(|known| {
-                    ranges.iter().for_each(|(start, len)| {
-                        known.insert_range(*start, start.saturating_add(*len))
-                    })
-                });
+        match (ranges, &mut *known) {
+            (None, _) => *known = None,
+            (Some(ranges), Some(known)) => {
+                for (start, len) in ranges {
+                    known.insert_range(start, start.saturating_add(len));
+                }
             }
+            // The content may have changed anywhere: ranges say no more.
+            (Some(_), None) => {}
         }
         // Only the lowest numbers are kept; a long answer goes on behind the last of them.
         if found.len() > SCAN_MAX {

@@ -42,6 +42,17 @@ impl RequestRefusal {
     }
 }
 
+/// Returns the refusal because of stored bytes that make no sense.
+pub(crate) fn damaged(error: impl std::fmt::Display) -> RequestRefusal {
+    RequestRefusal::new(RefusalCode::Damaged, error.to_string())
+}
+
+impl From<RequestRefusal> for RefusalReply {
+    fn from(refusal: RequestRefusal) -> Self {
+        refusal.0
+    }
+}
+
 impl From<RequestRefusal> for ServerReply {
     fn from(refusal: RequestRefusal) -> Self {
         Self::Refused(refusal.0)

@@ -73,7 +73,7 @@ impl Server {
     /// # Errors
     /// Returns the failure in words; nothing is lost, and the work can be done again.
     pub fn look_after_chunks(&self) -> Result<Option<Duration>, teal_proto::RefusalReply> {
-        self.do_due_upkeep().map_err(|refusal| refusal.0)
+        Ok(self.do_due_upkeep()?)
     }
 
     fn do_due_upkeep(&self) -> Outcome<Option<Duration>> {

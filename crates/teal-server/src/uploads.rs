@@ -87,14 +87,13 @@ impl UploadTracker {
 
     /// Notes that a machine asks about content, or is about to send some.
     pub(crate) fn touch_upload(&mut self, peer: Peer, now: Duration) {
-        let begin = || PeerUpload {
+        let upload = self.uploads.entry(peer).or_insert(PeerUpload {
             chunks: HashMap::new(),
             bytes: 0,
             begun: now,
             last_request: now,
             has_failed: false,
-        };
-        let upload = self.uploads.entry(peer).or_insert_with(begin);
+        });
         if now.saturating_sub(upload.last_request) >= UPLOAD_ACTIVE {
             // Another one begins: what it needs of the last it asks about again.
             upload.begun = now;
@@ -111,13 +110,12 @@ impl UploadTracker {
         free: Option<u64>,
     ) -> UploadAdmission {
         // A machine without unnamed content is always admitted, so that every machine gets on.
-        let Some(upload) = self
-            .uploads
-            .get(&peer)
-            .filter(|upload| !upload.chunks.is_empty())
-        else {
+        let Some(upload) = self.uploads.get(&peer) else {
             return UploadAdmission::Now;
         };
+        if upload.chunks.is_empty() {
+            return UploadAdmission::Now;
+        }
         let refused = UploadAdmission::Refused {
             chunks: upload.chunks.len(),
             bytes: upload.bytes,
@@ -186,33 +184,32 @@ impl UploadTracker {
 
     /// Returns what a collection at `now` is to keep: what was sent or asked about after this time.
     pub(crate) fn keep_since(&self, now: Duration) -> Option<Duration> {
-        // The largest of the uploads that found no room gives way to the others.
-        let failed = self.uploads.iter().filter(|(_, upload)| upload.has_failed);
-        let largest = failed
-            .max_by_key(|(peer, upload)| (upload.bytes, **peer))
-            .map(|(peer, _)| *peer);
-        let is_protected = |peer: &Peer, upload: &PeerUpload| {
-            let is_active = now.saturating_sub(upload.last_request) < UPLOAD_ACTIVE;
-            let makes_way =
-                Some(*peer) == largest && self.without_room.iter().any(|short| short != peer);
-            is_active && !makes_way && now.saturating_sub(upload.begun) < UPLOAD_LONGEST
-        };
-        let uploads = self
-            .uploads
-            .iter()
-            .filter(|(peer, upload)| is_protected(peer, upload))
-            .map(|(_, upload)| upload.begun);
         // Without a shortage, everything younger than the grace stays.
-        let latest = if self.without_room.is_empty() {
+        let mut since = if self.without_room.is_empty() {
             now.checked_sub(UNNAMED_GRACE)?
         } else {
             now
         };
-        // Chunks that came at the very moment of the beginning belong to the upload, hence the
-        // nanosecond.
-        uploads
-            .map(|begun| begun.checked_sub(Duration::from_nanos(1)))
-            .try_fold(latest, |least, begun| Some(least.min(begun?)))
+        let yielding = self.yielding_upload();
+        for (peer, upload) in &self.uploads {
+            let is_active = now.saturating_sub(upload.last_request) < UPLOAD_ACTIVE;
+            let is_too_long = now.saturating_sub(upload.begun) >= UPLOAD_LONGEST;
+            if is_active && !is_too_long && Some(*peer) != yielding {
+                // Chunks that came at the very moment of the beginning belong to the upload, hence
+                // the nanosecond.
+                since = since.min(upload.begun.checked_sub(Duration::from_nanos(1))?);
+            }
+        }
+        Some(since)
+    }
+
+    /// Returns the machine whose upload gives way to the others: the largest of those that found
+    /// no room, if another machine found none either.
+    fn yielding_upload(&self) -> Option<Peer> {
+        let failed = self.uploads.iter().filter(|(_, upload)| upload.has_failed);
+        let (largest, _) = failed.max_by_key(|(peer, upload)| (upload.bytes, **peer))?;
+        let is_other_short = self.without_room.iter().any(|short| short != largest);
+        is_other_short.then_some(*largest)
     }
 
     /// Notes that a collection begins at `now` that keeps what [`keep_since`](Self::keep_since)
@@ -281,21 +278,20 @@ impl UploadTracker {
     pub(crate) fn time_until_collection(&self, now: Duration) -> Option<Duration> {
         // A machine waits for space, so a collection is due as soon as the last one is old enough.
         if !self.without_room.is_empty() {
-            let soonest = self
-                .last_collection
-                .map_or(Duration::ZERO, |collected| collected + BETWEEN_COLLECTIONS);
+            let soonest = match self.last_collection {
+                Some(collected) => collected + BETWEEN_COLLECTIONS,
+                None => Duration::ZERO,
+            };
             return Some(soonest.saturating_sub(now));
         }
-        // An upload that has not been named by then was given up.
-        let given_up = self
-            .uploads
-            .values()
-            .filter(|upload| !upload.chunks.is_empty())
-            .map(|upload| upload.last_request + UNNAMED_GRACE);
-        given_up
-            .chain(self.due)
-            .min()
-            .map(|due| due.saturating_sub(now))
+        let mut due = Vec::from_iter(self.due);
+        for upload in self.uploads.values() {
+            // An upload that has not been named by then was given up.
+            if !upload.chunks.is_empty() {
+                due.push(upload.last_request + UNNAMED_GRACE);
+            }
+        }
+        Some(due.into_iter().min()?.saturating_sub(now))
     }
 }
 

@@ -57,15 +57,11 @@ pub(crate) fn live_version(
     } else {
         Vec::new()
     };
-    Ok(Some(assemble_version(
-        object,
-        row,
-        links,
-        xattrs
-            .into_iter()
-            .map(|(name, row)| (name, row.value))
-            .collect(),
-    )))
+    let mut values = Vec::new();
+    for (name, row) in xattrs {
+        values.push((name, row.value));
+    }
+    Ok(Some(assemble_version(object, row, links, values)))
 }
 
 /// Returns the version of an object after a commit, made from its row at that time.
@@ -78,28 +74,32 @@ pub(crate) fn past_version(
     let mut links = Vec::new();
     // A name counts if it led to the object at that commit, wherever it leads now.
     for link in txn.names_ever(object, at)? {
-        if txn
-            .entry_at(&link, at)?
-            .is_some_and(|(_, led_to)| led_to == Some(object))
+        if let Some((_, led_to)) = txn.entry_at(&link, at)?
+            && led_to == Some(object)
         {
             links.push(link);
         }
     }
-    let xattrs = txn
-        .xattrs_at(object, at)?
-        .into_iter()
-        .filter_map(|(name, _, value)| value.map(|value| (name, value)));
-    Ok(assemble_version(object, row, links, xattrs.collect()))
+    let mut xattrs = Vec::new();
+    for (name, _, value) in txn.xattrs_at(object, at)? {
+        // Without a value, the attribute had been removed by then.
+        if let Some(value) = value {
+            xattrs.push((name, value));
+        }
+    }
+    Ok(assemble_version(object, row, links, xattrs))
 }
 
 /// Returns the directories in which these versions lie.
 pub(crate) fn parent_dirs<'a>(
     versions: impl IntoIterator<Item = &'a ObjectVersion>,
 ) -> Vec<ObjectNo> {
-    let mut dirs: Vec<ObjectNo> = versions
-        .into_iter()
-        .flat_map(|version| version.links.iter().map(|link| link.dir))
-        .collect();
+    let mut dirs = Vec::new();
+    for version in versions {
+        for link in &version.links {
+            dirs.push(link.dir);
+        }
+    }
     dirs.sort_unstable();
     dirs.dedup();
     dirs
@@ -107,17 +107,14 @@ pub(crate) fn parent_dirs<'a>(
 
 /// Returns about how many bytes a version takes in a message.
 pub(crate) fn message_weight(version: &ObjectVersion) -> usize {
-    let links: usize = version
-        .links
-        .iter()
-        .map(|link| link.name.as_bytes().len() + 10)
-        .sum();
-    let xattrs: usize = version
-        .xattrs
-        .iter()
-        .map(|(name, value)| name.len() + value.len() + 4)
-        .sum();
-    4 * ITEM_BYTES + version.target.len() + links + xattrs
+    let mut weight = 4 * ITEM_BYTES + version.target.len();
+    for link in &version.links {
+        weight += link.name.as_bytes().len() + 10;
+    }
+    for (name, value) in &version.xattrs {
+        weight += name.len() + value.len() + 4;
+    }
+    weight
 }
 
 /// Returns where an object lies, by its first names; empty if it has none.

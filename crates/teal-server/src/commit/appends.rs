@@ -184,11 +184,13 @@ impl BatchExecution<'_> {
             }
             // An unreadable chunk must not fail the commit: the tail becomes a file beside this
             // one.
-            let chunk = self
-                .chunks
-                .get(&extent.chunk)
-                .inspect_err(|error| log::warn!("{error}"))
-                .ok()?;
+            let chunk = match self.chunks.get(&extent.chunk) {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    log::warn!("{error}");
+                    return None;
+                }
+            };
             let inside = usize::try_from(u64::from(extent.start) + from - extent.offset).ok()?;
             let len = usize::try_from(to - from).ok()?;
             let at = usize::try_from(from - range.start).ok()?;
@@ -202,21 +204,13 @@ impl BatchExecution<'_> {
 fn shift_tail(change: &ContentChange, end: u64) -> ContentChange {
     debug_assert!(change.cut <= change.size, "a tail has an end");
     // Only the offsets in the file change; the pieces keep their chunks.
-    let to = |at: u64| at - change.cut + end;
-    let pieces = change
-        .pieces
-        .iter()
-        .map(|piece| ContentPiece {
-            offset: to(piece.offset),
-            ..*piece
-        })
-        .collect();
-    ContentChange {
-        cut: end,
-        size: to(change.size),
-        mtime: change.mtime,
-        pieces,
+    let mut shifted = change.clone();
+    shifted.cut = end;
+    shifted.size = change.size - change.cut + end;
+    for piece in &mut shifted.pieces {
+        piece.offset = piece.offset - change.cut + end;
     }
+    shifted
 }
 
 fn extent_of(piece: &ContentPiece) -> Option<ExtentRow> {

@@ -133,10 +133,9 @@ impl BatchExecution<'_> {
             change.cut.min(before),
             if change.size > before { change.size } else { 0 },
         );
-        change
-            .pieces
-            .iter()
-            .for_each(|piece| changed.insert_range(piece.offset, piece.offset + piece.len));
+        for piece in &change.pieces {
+            changed.insert_range(piece.offset, piece.offset + piece.len);
+        }
         for ContentPiece {
             offset,
             len,
@@ -199,36 +198,20 @@ impl BatchExecution<'_> {
         base: CommitSeq,
         ops: &[Op],
     ) -> Outcome<ObjectNo> {
-        // The copy starts from the state at the base, which the author has seen.
-        let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
-        let (size, attributes) = match (seen, self.object(object)?) {
-            (Some(row), _) => (row.size, row.attributes),
-            (None, Some(row)) => (0, row.attributes),
-            (None, None) => (0, ReplicatedAttributes::default()),
-        };
-        // The attributes that come with the late content belong to the copy.
-        let attributes = author_attributes(object, ops).unwrap_or(attributes);
+        let mut row = self.state_of_copy(object, base, ops)?;
         let copy = self.own_number()?;
         // A replica may hold the late content under the first object, and has to fetch all of it
         // again.
         self.changed_anywhere.insert(object);
-        let seq = self.seq;
-        let mut row = ObjectRow {
-            kind: FileType::File,
-            attributes,
-            attr_seq: seq,
-            size,
-            data_seq: seq,
-            rewritten_seq: seq,
-            target: Vec::new(),
-            link_seq: seq,
-            xattr_seq: CommitSeq::new(0),
-        };
         if self.copy_xattrs(object, base, copy)? {
-            row.xattr_seq = seq;
+            row.xattr_seq = self.seq;
         }
+        let size = if bug(Bug::CopyWithoutBase) {
+            0
+        } else {
+            row.size
+        };
         self.set_object(copy, Some(row))?;
-        let size = if bug(Bug::CopyWithoutBase) { 0 } else { size };
         self.copy_extents(object, base, size, copy)?;
         // The copy lies in the same directory as the file.
         let Some((beside, _)) = self.txn.links_of(object)?.into_iter().next() else {
@@ -244,6 +227,34 @@ impl BatchExecution<'_> {
         // The conflict names both files, so that a person can compare them.
         self.note_conflict(ConflictKind::Content, object, Some(copy), lost);
         Ok(copy)
+    }
+
+    /// Returns the state of a conflict copy: that at the base, which the author has seen.
+    fn state_of_copy(
+        &mut self,
+        object: ObjectNo,
+        base: CommitSeq,
+        ops: &[Op],
+    ) -> Outcome<ObjectRow> {
+        let seen = self.txn.object_at(object, base)?.and_then(|(_, row)| row);
+        let (size, attributes) = match (seen, self.object(object)?) {
+            (Some(row), _) => (row.size, row.attributes),
+            (None, Some(row)) => (0, row.attributes),
+            (None, None) => (0, ReplicatedAttributes::default()),
+        };
+        let seq = self.seq;
+        Ok(ObjectRow {
+            kind: FileType::File,
+            // The attributes that come with the late content belong to the copy.
+            attributes: author_attributes(object, ops).unwrap_or(attributes),
+            attr_seq: seq,
+            size,
+            data_seq: seq,
+            rewritten_seq: seq,
+            target: Vec::new(),
+            link_seq: seq,
+            xattr_seq: CommitSeq::new(0),
+        })
     }
 
     /// Gives `copy` the extended attributes that `object` had at `base`. Returns whether there are

@@ -69,6 +69,44 @@ pub(crate) struct BatchExecution<'a> {
     pub(super) ancestor_steps: u64,
 }
 
+impl<'a> BatchExecution<'a> {
+    /// Begins the commit after the newest one of a volume. `author` has the name of its device;
+    /// `clock` and `draw` are the time and a number drawn at random.
+    pub(super) fn new(
+        txn: &'a mut dyn WriteTransaction,
+        chunks: &'a ChunkStore,
+        volume: VolumeRow,
+        (author, device): (Author, String),
+        (clock, draw): (Timestamp, u32),
+    ) -> Self {
+        Self {
+            author,
+            device,
+            // Commits are numbered without gaps.
+            seq: CommitSeq::new(volume.head.get() + 1),
+            // Time in history never goes back, even if the clock does.
+            now: clock.max(volume.time),
+            draw,
+            volume,
+            txn,
+            chunks,
+            objects: HashMap::new(),
+            entries: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
+            changed_ranges: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            changed_anywhere: BTreeSet::new(),
+            author_seen: HashMap::new(),
+            conflict_copies: HashMap::new(),
+            confirmed: BTreeSet::new(),
+            changed_places: BTreeSet::new(),
+            conflicts: Vec::new(),
+            ancestors: HashMap::new(),
+            ancestor_steps: 0,
+        }
+    }
+}
+
 impl BatchExecution<'_> {
     pub(super) fn load_object(&mut self, object: ObjectNo) -> Outcome<&mut LoadedObject> {
         if !self.objects.contains_key(&object) {

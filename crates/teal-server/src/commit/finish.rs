@@ -6,18 +6,17 @@
 
 use super::execution::{BatchExecution, LoadedObject};
 use crate::recent::{ChangedRow, CommitConcern};
-use crate::refusal::Outcome;
-use crate::refusal::RequestRefusal;
+use crate::refusal::{Outcome, damaged};
 use crate::seeded::{Bug, bug};
 use std::collections::HashSet;
 use teal_meta::{ObjectRow, PastExtent};
-use teal_proto::{ConflictKind, RefusalCode};
+use teal_proto::ConflictKind;
 use teal_types::{HardLink, Name, ObjectNo, ReplicatedAttributes};
 
 /// Returns a name made of the object's number, for an object that has none.
 pub(super) fn number_name(object: ObjectNo) -> Outcome<Name> {
     let name = Name::new(format!("object-{}", object.get()).as_bytes());
-    name.map_err(|error| RequestRefusal::new(RefusalCode::Damaged, error.to_string()))
+    name.map_err(damaged)
 }
 
 /// Returns whether at most the times of a directory have changed, because something came or went in
@@ -82,18 +81,40 @@ impl BatchExecution<'_> {
         Ok(())
     }
 
-    /// Stores objects and history; what changed, and where that lies.
-    pub(super) fn store_history(&mut self) -> Outcome<CommitConcern> {
-        // The old places count, too: a client that kept an object there must learn that it is gone.
-        if !bug(Bug::FilterForgetsOrigin) {
-            for (link, before) in &self.entries {
-                let old_place = before.map(|object| ChangedRow {
-                    object,
-                    dir: link.dir,
-                });
-                self.changed_places.extend(old_place);
+    /// Notes where changed names led before the batch: a client that kept an object there must
+    /// learn that it is gone.
+    fn note_old_places(&mut self) {
+        if bug(Bug::FilterForgetsOrigin) {
+            return;
+        }
+        for (link, before) in &self.entries {
+            if let Some(object) = *before {
+                let dir = link.dir;
+                self.changed_places.insert(ChangedRow { object, dir });
             }
         }
+    }
+
+    /// Stores the state of an object and its history, which change together, and which ranges of
+    /// its content have changed.
+    fn store_object(&mut self, object: ObjectNo, loaded: &LoadedObject) -> Outcome<()> {
+        if loaded.before != loaded.now {
+            self.txn.put_object(object, loaded.now.as_ref())?;
+            self.txn
+                .remember_object(object, self.seq, loaded.now.as_ref())?;
+        }
+        // `None` tells replicas to fetch all of the content.
+        let ranges = match self.changed_ranges.get(&object) {
+            _ if self.changed_anywhere.contains(&object) => None,
+            Some(changed) => changed.bounded_list(),
+            None => Some(Vec::new()),
+        };
+        Ok(self.txn.add_change(self.seq, object, &ranges)?)
+    }
+
+    /// Stores objects and history; what changed, and where that lies.
+    pub(super) fn store_history(&mut self) -> Outcome<CommitConcern> {
+        self.note_old_places();
         self.remember_entries()?;
         self.remember_xattrs()?;
         self.remember_content()?;
@@ -110,18 +131,7 @@ impl BatchExecution<'_> {
             if loaded.before.is_none() && loaded.now.is_none() {
                 continue;
             }
-            if loaded.before != loaded.now {
-                // The live row and its history change together.
-                self.txn.put_object(object, loaded.now.as_ref())?;
-                self.txn.remember_object(object, seq, loaded.now.as_ref())?;
-            }
-            // `None` tells replicas to fetch all of the content.
-            let ranges = match self.changed_ranges.get(&object) {
-                _ if self.changed_anywhere.contains(&object) => None,
-                Some(changed) => changed.bounded_list(),
-                None => Some(Vec::new()),
-            };
-            self.txn.add_change(seq, object, &ranges)?;
+            self.store_object(object, &loaded)?;
             let rows = self.rows_of_change(object);
             // Quiet changes notify no pull, unless a conflict of the object is to be shown.
             if !is_only_entered(&loaded) || noted.contains(&object) {

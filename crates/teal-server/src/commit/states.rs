@@ -139,38 +139,47 @@ impl BatchExecution<'_> {
         if !self.revive_for_change(object, &words)? {
             return Ok(());
         }
-        let past = self.txn.xattrs_at(object, END_OF_TIME)?;
-        let seq_before = past
-            .iter()
-            .find(|(of, ..)| of == name)
-            .map_or(CommitSeq::new(0), |(_, seq, _)| *seq);
         let live = self.txn.xattrs(object)?;
         let have = live.iter().find(|(of, _)| of == name).map(|(_, row)| row);
         // The value is as wanted already.
         if have.map(|row| &row.value[..]) == value {
             return Ok(());
         }
-        let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
-        let is_late = self.is_unseen(seq_before, base)? && !is_ours;
+        let is_late = self.is_late_xattr(object, base, name)?;
         let is_too_much = value.is_some_and(|value| exceeds_limit(&live, name, value));
         if is_late || is_too_much {
-            let mut lost = match value {
-                Some(value) => {
-                    // The beginning of a long value is enough for a person.
-                    let beginning = &value[..value.len().min(256)];
-                    format!("{words} = {}", String::from_utf8_lossy(beginning))
-                }
-                None => format!("the removal of {words}"),
-            };
+            let mut lost = describe_lost_value(&words, value);
             if is_too_much {
                 lost += &format!(": together with the others more than {XATTRS_BYTES_MAX} bytes");
             }
             self.note_conflict(ConflictKind::Xattr, object, None, lost);
             return Ok(());
         }
-        let (seq, before) = (self.seq, have.map(|row| row.value.clone()));
+        let before = have.map(|row| row.value.clone());
+        self.put_xattr(object, name, before, value)
+    }
+
+    /// Returns whether others have changed an extended attribute since its author looked.
+    fn is_late_xattr(&mut self, object: ObjectNo, base: CommitSeq, name: &[u8]) -> Outcome<bool> {
+        let past = self.txn.xattrs_at(object, END_OF_TIME)?;
+        let newest = past.iter().find(|(of, ..)| of == name);
+        let last_change = newest.map_or(CommitSeq::new(0), |(_, seq, _)| *seq);
+        // A change of this very batch is the author's own.
+        let is_ours = self.xattrs.contains_key(&(object, name.to_vec()));
+        Ok(self.is_unseen(last_change, base)? && !is_ours)
+    }
+
+    /// Sets or removes an extended attribute that had the value `before`.
+    fn put_xattr(
+        &mut self,
+        object: ObjectNo,
+        name: &[u8],
+        before: Option<Vec<u8>>,
+        value: Option<&[u8]>,
+    ) -> Outcome<()> {
         // The value before the first of several changes in one batch is the one that counts.
         self.xattrs.entry((object, name.to_vec())).or_insert(before);
+        let seq = self.seq;
         let new = value.map(|value| XattrRow {
             value: value.to_vec(),
             seq,
@@ -182,6 +191,16 @@ impl BatchExecution<'_> {
         self.touched.insert(object);
         Ok(())
     }
+}
+
+/// Returns what is said of a value that lost a conflict; `None` stands for a removal.
+fn describe_lost_value(attribute: &str, value: Option<&[u8]>) -> String {
+    let Some(value) = value else {
+        return format!("the removal of {attribute}");
+    };
+    // The beginning of a long value is enough for a person.
+    let beginning = &value[..value.len().min(256)];
+    format!("{attribute} = {}", String::from_utf8_lossy(beginning))
 }
 
 /// Returns whether a value, beside the other extended attributes of its object, exceeds the limit
