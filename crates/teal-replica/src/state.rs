@@ -31,18 +31,50 @@ struct Sending {
     last_flush: Option<Duration>,
 }
 
+/// Tells the threads of a replica whether they go on.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum RunPhase {
+    #[default]
+    Running,
+    Stopping,
+}
+
+/// Tells the thread that asks for news when to ask next.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum ProbeTime {
+    /// When its pause is over.
+    #[default]
+    AfterPause,
+    /// At once: another thread needs the server.
+    Now,
+}
+
+/// Tells whether another store gives out the numbers of this store's life.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum LifeOwner {
+    #[default]
+    ThisStore,
+    /// A copy of this store has made objects with numbers that are this one's to give: it needs
+    /// another life, whatever the server knows.
+    CopyToo,
+}
+
 #[derive(Debug, Default)]
 struct State {
     sending: Sending,
     reach: ServerReach,
-    is_stopping: bool,
-    /// The thread that asks for news is to ask now.
-    is_probe_wanted: bool,
-    /// A copy of this store has made objects with numbers that are this one's to give: it needs
-    /// another life, whatever the server knows.
-    is_copied: bool,
+    phase: RunPhase,
+    probe: ProbeTime,
+    life: LifeOwner,
     /// Objects may need a second look.
     needs_look: bool,
+}
+
+impl State {
+    /// Returns whether the thread that asks for news may go on with its pause.
+    fn may_pause(&mut self) -> bool {
+        self.phase == RunPhase::Running && self.probe == ProbeTime::AfterPause
+    }
 }
 
 /// See the module.
@@ -196,7 +228,7 @@ impl SharedState {
                 Reach::Up | Reach::Down { .. } => FsError::Unreachable(why),
             }),
             Attempt::LeaveToPuller(why) => {
-                state.is_probe_wanted = true;
+                state.probe = ProbeTime::Now;
                 self.changed.notify_all();
                 Err(FsError::Unreachable(why))
             }
@@ -209,18 +241,18 @@ impl SharedState {
     /// Notes that a copy of this store has gone on: it must be greeted again, for another life.
     pub(crate) fn copy_found(&self) {
         let mut state = self.state.lock();
-        state.is_copied = true;
+        state.life = LifeOwner::CopyToo;
         state.reach.set_disconnected();
     }
 
     /// Returns whether this store needs another life because a copy of it has gone on.
     pub(crate) fn is_copied(&self) -> bool {
-        self.state.lock().is_copied
+        self.state.lock().life == LifeOwner::CopyToo
     }
 
     /// Notes that this store has another life.
     pub(crate) fn new_life_begun(&self) {
-        self.state.lock().is_copied = false;
+        self.state.lock().life = LifeOwner::ThisStore;
     }
 
     /// Notes that objects may need a second look.
@@ -247,20 +279,20 @@ impl SharedState {
     /// Waits for a change, at most so long; `false` when it is time to stop.
     pub(crate) fn wait(&self, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
-        if !state.is_stopping {
+        if state.phase == RunPhase::Running {
             match at_most {
                 Some(time) => drop(self.changed.wait_for(&mut state, time)),
                 None => self.changed.wait(&mut state),
             }
         }
-        !state.is_stopping
+        state.phase == RunPhase::Running
     }
 
     /// Waits so long for the other threads to send something; `false`, at once, when the server
     /// cannot be asked or it is time to stop.
     pub(crate) fn wait_for_flush(&self, at_most: Duration) -> bool {
         let mut state = self.state.lock();
-        if !state.reach.is_up() || state.is_stopping {
+        if !state.reach.is_up() || state.phase == RunPhase::Stopping {
             return false;
         }
         self.changed.notify_all();
@@ -277,21 +309,21 @@ impl SharedState {
     /// to stop.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
-        let is_quiet = |state: &mut State| !state.is_stopping && !state.is_probe_wanted;
-        self.changed.wait_while_for(&mut state, is_quiet, time);
-        state.is_probe_wanted = false;
-        !state.is_stopping
+        self.changed
+            .wait_while_for(&mut state, State::may_pause, time);
+        state.probe = ProbeTime::AfterPause;
+        state.phase == RunPhase::Running
     }
 
     /// Has the threads end.
     pub(crate) fn stop(&self) {
-        self.state.lock().is_stopping = true;
+        self.state.lock().phase = RunPhase::Stopping;
         self.changed.notify_all();
     }
 
     /// Returns whether the threads are to end.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.state.lock().is_stopping
+        self.state.lock().phase == RunPhase::Stopping
     }
 }
 
