@@ -15,7 +15,6 @@ use super::stuck::StuckDirection;
 use super::tails::ContentOutcome;
 use super::{ObjectNote, Replica, SyncError, content, unexpected};
 use crate::seeded::{Bug, bug};
-use teal_log::Cost;
 use teal_proto::{ClientRequest, ServerReply, WANTS_MAX};
 use teal_types::{BatchNo, CommitSeq, ObjectNo, ObjectVersion};
 
@@ -72,8 +71,7 @@ impl InstallableComponents {
         if is_listed {
             free.times = InstallableTimes::NotOlder;
         }
-        let in_flight = note.in_flight.iter().map(|sent| &sent.components);
-        for unsent in std::iter::once(&note.dirty).chain(in_flight) {
+        for unsent in note.unsent_parts() {
             if unsent.created || unsent.data.is_some() {
                 free.times = InstallableTimes::None;
                 free.content = InstallableContent::None;
@@ -99,19 +97,19 @@ pub(crate) fn acknowledge_components(
     size: u64,
 ) -> InstallableComponents {
     let is_listed = version.kind.is_dir() && !note.unlisted;
-    let in_flight = note
-        .in_flight
-        .as_ref()
-        .filter(|in_flight| in_flight.was_committed_in(committed));
-    let Some((in_flight, seq)) = in_flight.zip(committed.map(|batch| batch.seq)) else {
+    let (Some(in_flight), Some(batch)) = (&note.in_flight, committed) else {
         return InstallableComponents::beside_unsent(note, is_listed);
     };
+    if in_flight.batch != batch.batch {
+        return InstallableComponents::beside_unsent(note, is_listed);
+    }
+    let seq = batch.seq;
     let sent = in_flight.components.clone();
     let outcome = ContentOutcome::of_batch(&sent, version, past, seq);
     // The batch is over for this object, whichever of its components were won.
     note.in_flight = None;
     let dirty = &mut note.dirty;
-    let attributes_lost = rebase_attributes(dirty, &sent, version, seq);
+    let have_attributes_lost = rebase_attributes(dirty, &sent, version, seq);
     // Content that was changed again after the cut needs a new base: the server's state may now
     // contain the batch.
     if let Some(newer) = &mut dirty.data {
@@ -124,27 +122,39 @@ pub(crate) fn acknowledge_components(
             *base = seq;
         }
     }
-    let times = if dirty.data.is_some() {
+    InstallableComponents {
+        // Even of what was committed as it was sent the server may have moved the times.
+        attributes: dirty.attributes.is_none(),
+        times: installable_times(dirty, is_listed, have_attributes_lost),
+        content: installable_content(dirty, outcome),
+        // A name that another had is another one at the server.
+        links: dirty.links.is_none() && !dirty.gone,
+        xattrs: true,
+    }
+}
+
+/// Returns which times may be installed beside what is dirty again after a batch.
+fn installable_times(
+    dirty: &UnsentComponents,
+    is_listed: bool,
+    have_attributes_lost: bool,
+) -> InstallableTimes {
+    if dirty.data.is_some() {
         InstallableTimes::None
-    } else if !is_listed && (dirty.is_empty() || attributes_lost) {
+    } else if !is_listed && (dirty.is_empty() || have_attributes_lost) {
         InstallableTimes::Any
     } else {
         InstallableTimes::NotOlder
-    };
-    let content = match outcome {
+    }
+}
+
+/// Returns how much content may be installed after a batch whose content had this outcome.
+fn installable_content(dirty: &UnsentComponents, outcome: ContentOutcome) -> InstallableContent {
+    match outcome {
         _ if dirty.data.is_some() && !bug(Bug::NewerOverwritten) => InstallableContent::None,
         ContentOutcome::AsSent => InstallableContent::None,
         ContentOutcome::Behind(tail) => InstallableContent::BehindTail(tail),
         ContentOutcome::NotSent | ContentOutcome::Lost => InstallableContent::Changed,
-    };
-    InstallableComponents {
-        // Even of what was committed as it was sent the server may have moved the times.
-        attributes: dirty.attributes.is_none(),
-        times,
-        content,
-        // A name that another had is another one at the server.
-        links: dirty.links.is_none() && !dirty.gone,
-        xattrs: true,
     }
 }
 
@@ -215,10 +225,8 @@ fn acknowledge_newer(
             newer.base = seq;
             // The content was read after the cut, so the batch may have carried a part of this
             // already.
-            newer.tail = newer
-                .tail
-                .filter(|_| there <= here)
-                .map(|_| AppendedTail::open(there, there));
+            let is_still_tail = newer.tail.is_some() && there <= here;
+            newer.tail = is_still_tail.then_some(AppendedTail::open(there, there));
         }
         // The server put the sent tail behind another's. Bytes that were appended here since then
         // belong to the same tail, at its new place.
@@ -255,13 +263,19 @@ fn first_unseen_base(
         (version.data_seq, data),
         (version.xattr_seq, xattrs),
     ];
-    // A created object has no bases: everything behind this batch is another's change.
-    let seen = parts
-        .into_iter()
-        .map(|(at, base)| (at, if in_batch.created { Some(seq) } else { base }));
-    // Only a commit above the base, and not the batch itself, is another replica's change.
-    seen.filter_map(|(at, seen)| seen.filter(|seen| at > *seen && at != seq))
-        .min()
+    let mut oldest = None;
+    for (changed_at, base) in parts {
+        // A created object has no bases: everything behind this batch is another's change.
+        let seen = if in_batch.created { Some(seq) } else { base };
+        // Only a commit above the base, and not the batch itself, is another replica's change.
+        if let Some(seen) = seen
+            && changed_at > seen
+            && changed_at != seq
+        {
+            oldest = Some(oldest.map_or(seen, |oldest: CommitSeq| oldest.min(seen)));
+        }
+    }
+    oldest
 }
 
 impl Replica {
@@ -326,18 +340,9 @@ impl Replica {
         version: &ObjectVersion,
         committed: Option<CommittedBatch>,
     ) -> Result<(), SyncError> {
-        // The change frees space in the end, so it may use the reserve.
-        let cost = Cost::note()
-            .with_note(self.note_of(no)?.encode().len() + 4096)
-            .freeing();
-        let op = self.begin_operation(cost)?;
-        let locked = op.lock(&[no]).ok();
-        // The note may have changed until the object was locked.
-        let mut note = self.note_of(no)?;
-        let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
-        acknowledge_components(&mut note, version, committed, None, size);
-        let bytes = (!note.is_empty()).then(|| note.encode());
-        op.set_note(no, bytes.as_deref())?;
+        self.rewrite_note(no, |note, size| {
+            acknowledge_components(note, version, committed, None, size);
+        })?;
         Ok(())
     }
 

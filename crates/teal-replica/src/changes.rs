@@ -24,6 +24,8 @@ const BLOCK: u64 = 4 << 10;
 const GRAIN: u64 = 256 << 10;
 /// The most ranges of changed content; beyond, the smallest gaps are sent too.
 const DIRTY_MAX: usize = 64;
+/// Bytes by which a note may grow in a change of its own.
+const NOTE_GROWTH: usize = 4096;
 
 /// Returns up to where content is noted that has changed up to `to`.
 fn noted_end(to: u64, size: u64) -> u64 {
@@ -150,6 +152,26 @@ impl Replica {
             }
             Ok(())
         })
+    }
+
+    /// Changes the note of an object that may be gone, in an operation of its own. The change is
+    /// told how large the object is here, and the note may grow by [`NOTE_GROWTH`] bytes. The
+    /// change frees space in the end, so it may use the reserve.
+    pub(crate) fn rewrite_note(
+        &self,
+        no: ObjectNo,
+        change: impl FnOnce(&mut ObjectNote, u64),
+    ) -> Result<(), StoreError> {
+        let note_bytes = self.note_of(no)?.encode().len() + NOTE_GROWTH;
+        let op = self.begin_operation(Cost::note().with_note(note_bytes).freeing())?;
+        // If the object is gone, its note alone is changed.
+        let locked = op.lock(&[no]).ok();
+        // The note may have changed until the object was locked.
+        let mut note = self.note_of(no)?;
+        let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
+        change(&mut note, size);
+        let bytes = (!note.is_empty()).then(|| note.encode());
+        op.set_note(no, bytes.as_deref())
     }
 
     /// Sets the note of an object under an operation.

@@ -304,46 +304,26 @@ impl Replica {
 
     /// Lets what is dirty of one object go in flight.
     fn cut_one(&self, cut: &mut BatchCut, no: ObjectNo) -> Result<(), SyncError> {
-        let mut note = self.note_of(no)?;
         // The note grows by the copy of the dirty components that is in flight.
-        let cost = Cost::note().with_note(note.encode().len() + 4096).freeing();
+        let note_bytes = self.note_of(no)?.encode().len() + 4096;
+        let cost = Cost::note().with_note(note_bytes).freeing();
         let op = self.begin_operation(cost)?;
         let locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => None,
             locked => Some(locked?),
         };
         // Under the object's lock it is what it is.
-        note = self.note_of(no)?;
-        let sent = locked
-            .as_ref()
-            .map_or_else(Vec::new, |locked| links_of(locked, no));
-        let is_lost = note.needs_look && !note.dirty.gone;
-        if note.in_flight.is_some()
-            || ((note.dirty.created || is_lost) && sent.is_empty() && no != ObjectNo::ROOT)
-        {
-            // A file without a name stays here until it gets one; so does one that lost it to
-            // another of the server's.
+        let mut note = self.note_of(no)?;
+        let sent = match &locked {
+            Some(locked) => links_of(locked, no),
+            None => Vec::new(),
+        };
+        let is_nameless = sent.is_empty() && no != ObjectNo::ROOT;
+        if note.in_flight.is_some() || is_nameless && note.waits_for_name() {
             return Ok(());
         }
-        let mut part = std::mem::take(&mut note.dirty);
-        if sent.is_empty() && no != ObjectNo::ROOT {
-            // A removed object is sent as a removal and nothing else.
-            part = UnsentComponents {
-                gone: part.gone,
-                links: part.links,
-                ..UnsentComponents::default()
-            };
-        }
-        if let (
-            Some(locked),
-            Some(DirtyContent {
-                tail: Some(tail), ..
-            }),
-        ) = (&locked, &mut part.data)
-        {
-            // Content appended from here on goes into another batch.
-            tail.to = locked.attr(no).size;
-        }
+        let size = locked.as_ref().map(|locked| locked.attr(no).size);
+        let part = note.take_unsent(is_nameless, size);
         cut.objects.push(no);
         // Clocks of two machines may differ: no time of a name is later than the change itself.
         let mut latest = self.volume().now();
@@ -375,42 +355,11 @@ impl Replica {
         part: &UnsentComponents,
         sent: &[HardLink],
     ) -> Result<(), StoreError> {
-        let attr = locked.attr(no);
-        // The object is new to the server: all of its state is sent, without bases.
         if part.created {
-            let target = if attr.kind == FileType::Symlink {
-                locked.target(no)
-            } else {
-                Vec::new()
-            };
-            cut.creates.push(Op::Create {
-                object: no,
-                kind: attr.kind,
-                attributes: attributes_of(&attr),
-                target,
-            });
-            for name in locked.xattr_names(no) {
-                let value = locked.xattr(no, &name).map(<[u8]>::to_vec);
-                cut.others.push(Op::SetXattr {
-                    object: no,
-                    base: CommitSeq::default(),
-                    name,
-                    value,
-                });
-            }
-            if attr.kind == FileType::File && attr.size > 0 {
-                cut.contents.push((
-                    no,
-                    DirtyContent {
-                        base: CommitSeq::default(),
-                        least_size: 0,
-                        ranges: ByteRanges::whole_file(),
-                        tail: None,
-                    },
-                ));
-            }
+            cut_new_object(cut, locked, no);
             return Ok(());
         }
+        let attr = locked.attr(no);
         if sent.is_empty() && no != ObjectNo::ROOT {
             return Ok(());
         }
@@ -435,6 +384,40 @@ impl Replica {
             cut.contents.push((no, dirty.clone()));
         }
         Ok(())
+    }
+}
+
+/// Adds all of the state of an object that is new to the server, without bases.
+fn cut_new_object(cut: &mut BatchCut, locked: &LockedObjects<'_>, no: ObjectNo) {
+    let attr = locked.attr(no);
+    let target = if attr.kind == FileType::Symlink {
+        locked.target(no)
+    } else {
+        Vec::new()
+    };
+    cut.creates.push(Op::Create {
+        object: no,
+        kind: attr.kind,
+        attributes: attributes_of(&attr),
+        target,
+    });
+    for name in locked.xattr_names(no) {
+        let value = locked.xattr(no, &name).map(<[u8]>::to_vec);
+        cut.others.push(Op::SetXattr {
+            object: no,
+            base: CommitSeq::default(),
+            name,
+            value,
+        });
+    }
+    if attr.kind == FileType::File && attr.size > 0 {
+        let content = DirtyContent {
+            base: CommitSeq::default(),
+            least_size: 0,
+            ranges: ByteRanges::whole_file(),
+            tail: None,
+        };
+        cut.contents.push((no, content));
     }
 }
 

@@ -15,8 +15,10 @@ use super::{ObjectNote, Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use teal_log::{Cost, StoreError};
-use teal_proto::{ClientRequest, ContentAnswer, REPLY_BYTES, ServerReply, WANTS_MAX, WantedRange};
+use teal_log::{Cost, LockedObjects, StoreError};
+use teal_proto::{
+    ClientRequest, ContentAnswer, REPLY_BYTES, ReplyPiece, ServerReply, WANTS_MAX, WantedRange,
+};
 use teal_types::ranges::{ByteRanges, CONTENT_END};
 use teal_types::{FileType, ObjectNo};
 use teal_volume::FsError;
@@ -45,6 +47,15 @@ pub(super) fn wants_for(
     };
     debug_assert!(ranges.iter().all(|(from, to)| from < to));
     ranges.iter().map(want).collect()
+}
+
+/// Returns the pieces of an answer as they are stored: each with its place in the file.
+pub(super) fn own_pieces(pieces: Vec<ReplyPiece>) -> Vec<(u64, Vec<u8>)> {
+    let mut own = Vec::new();
+    for piece in pieces {
+        own.push((piece.offset, piece.bytes.into_vec()));
+    }
+    own
 }
 
 /// Divides requests into groups, each of which one reply can hold.
@@ -154,10 +165,8 @@ impl Replica {
         let more = absent.clipped_to(to, CONTENT_END);
         // Prefetched content counts as used when the reader goes on behind `to`.
         ahead.note_prefetched(no, to, more.byte_count());
-        let mut wants: Vec<WantedRange> = [&needed, &more]
-            .into_iter()
-            .flat_map(|of| wants_for(no, &note, of))
-            .collect();
+        let mut wants = wants_for(no, &note, &needed);
+        wants.extend(wants_for(no, &note, &more));
         let Some(first) = wants.first().copied() else {
             return Ok(());
         };
@@ -200,12 +209,12 @@ impl Replica {
         wants: &[WantedRange],
     ) -> Result<bool, SyncError> {
         let parts = in_replies(wants);
-        let requests: Vec<ClientRequest> = parts
-            .iter()
-            .map(|wants| ClientRequest::Read {
+        let mut requests = Vec::new();
+        for wants in &parts {
+            requests.push(ClientRequest::Read {
                 wants: wants.clone(),
-            })
-            .collect();
+            });
+        }
         let replies = self.call_all(&requests, self.options().deadline);
         let mut is_stale = false;
         for (at, (wants, reply)) in parts.iter().zip(replies).enumerate() {
@@ -220,11 +229,7 @@ impl Replica {
             for (want, got) in wants.iter().zip(got) {
                 match got {
                     ContentAnswer::Is { len, pieces } => {
-                        let pieces = pieces
-                            .into_iter()
-                            .map(|data| (data.offset, data.bytes.into_vec()))
-                            .collect();
-                        self.store_fetched(want, len, pieces)?;
+                        self.store_fetched(want, len, own_pieces(pieces))?;
                         self.drive_set()
                             .queue_content(want.object, len, self.monotonic(), None);
                     }
@@ -286,11 +291,7 @@ impl Replica {
         else {
             return Err(unexpected("to a read of the past").into());
         };
-        let pieces = pieces
-            .into_iter()
-            .map(|data| (data.offset, data.bytes.into_vec()))
-            .collect();
-        self.store_fetched(&want, len, pieces)
+        self.store_fetched(&want, len, own_pieces(pieces))
     }
 
     /// Returns requests for `room` bytes of absent content of other files, in the order of a walk
@@ -364,12 +365,7 @@ impl Replica {
         let end = want.offset.saturating_add(len.min(want.len));
         // Readers of this object wait until the note and the content agree.
         let _content = self.residency_lock(no).write();
-        let head = self.store().head_bytes(no).unwrap_or(0);
-        let note = self.note_of(no)?.encode().len() + 4096;
-        let cost = pieces.iter().fold(
-            Cost::write(0).with_note(note).with_head(head),
-            |cost, (_, bytes)| cost.with_piece(bytes.len() as u64),
-        );
+        let cost = self.cost_of_fetched(no, &pieces)?;
         let op = self.begin_operation(cost)?;
         let mut locked = match op.lock(&[no]) {
             Err(StoreError::NotFound(_)) => return Ok(()),
@@ -383,20 +379,43 @@ impl Replica {
         debug_assert!(want.offset <= end);
         // Only bytes that are still absent are written: the others are newer.
         let missing = note.absent.clipped_to(want.offset, end);
-        for (at, bytes) in pieces {
-            let here = missing.clipped_to(at, at.saturating_add(bytes.len() as u64));
-            for (from, to) in here.iter() {
-                debug_assert!(from >= at && to - at <= bytes.len() as u64);
-                locked.write(no, from, &bytes[(from - at) as usize..(to - at) as usize])?;
-            }
-        }
+        write_missing(&mut locked, no, &missing, &pieces)?;
         note.absent = note.absent.difference(&missing);
-        self.counters().fetched.fetch_add(
-            missing.iter().map(|(from, to)| to - from).sum(),
-            Ordering::Relaxed,
-        );
+        let fetched = missing.byte_count();
+        self.counters()
+            .fetched
+            .fetch_add(fetched, Ordering::Relaxed);
         // Note and content change in one operation: after a crash either both or neither.
         self.set_note(&locked, no, &note)?;
         Ok(())
     }
+
+    /// Returns the cost of an operation that enters pieces of content that were read.
+    fn cost_of_fetched(&self, no: ObjectNo, pieces: &[(u64, Vec<u8>)]) -> Result<Cost, SyncError> {
+        let head = self.store().head_bytes(no).unwrap_or(0);
+        let note = self.note_of(no)?.encode().len() + 4096;
+        let mut cost = Cost::write(0).with_note(note).with_head(head);
+        for (_, bytes) in pieces {
+            cost = cost.with_piece(bytes.len() as u64);
+        }
+        Ok(cost)
+    }
+}
+
+/// Writes what of the pieces lies within the missing ranges of a file.
+fn write_missing(
+    locked: &mut LockedObjects<'_>,
+    no: ObjectNo,
+    missing: &ByteRanges,
+    pieces: &[(u64, Vec<u8>)],
+) -> Result<(), StoreError> {
+    for (at, bytes) in pieces {
+        let end = at.saturating_add(bytes.len() as u64);
+        for (from, to) in missing.clipped_to(*at, end).iter() {
+            debug_assert!(from >= *at && to - at <= bytes.len() as u64);
+            let part = (from - at) as usize..(to - at) as usize;
+            locked.write(no, from, &bytes[part])?;
+        }
+    }
+    Ok(())
 }

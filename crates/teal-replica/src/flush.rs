@@ -9,14 +9,14 @@
 use super::committed::CommittedBatch;
 use super::content::ChunkSender;
 use super::cut::BatchCut;
+use super::parts::{PartSender, StagedBatch};
 use super::{Replica, SyncError, unexpected};
 use crate::seeded::{Bug, bug};
 use std::sync::atomic::Ordering;
 use teal_device::UpstreamError;
 use teal_log::Cost;
-use teal_proto::{ClientRequest, RefusalCode, STAGE_BYTES, ServerReply, encode_ops};
-use teal_types::limits::BATCH_BYTES_MAX;
-use teal_types::{BatchNo, CommitSeq, ObjectNo, Op};
+use teal_proto::{ClientRequest, RefusalCode, ServerReply};
+use teal_types::{BatchNo, CommitSeq, ObjectNo};
 use teal_volume::{FsError, RankedMutexGuard};
 
 /// The right to flush: one thread has it at a time.
@@ -66,38 +66,27 @@ impl Replica {
         let objects = cut.objects.clone();
         let _sending = self.drive_set().begin_sending();
         let mut unread = Vec::new();
-        let staged = self.stage_batch(cut, &mut unread);
-        let (parts, digest) = match staged {
-            Ok(staged) if unread.is_empty() => staged,
-            staged => {
+        let staged = match self.stage_batch(cut, &mut unread) {
+            Ok(Some(staged)) => staged,
+            unsent => {
                 // Nothing of the batch was committed: all its objects are dirty again.
                 self.take_back(batch, &objects)?;
                 for (no, e) in unread {
                     self.hold_unread(no, e)?;
                 }
-                return match staged {
+                return match unsent {
                     Ok(_) | Err(SyncError::Later) => Ok(FlushOutcome::Partial),
-                    Err(e) => self
-                        .narrow_batch(&objects, e)
-                        .map(|()| FlushOutcome::Partial),
+                    Err(e) => self.send_less_next(&objects, e),
                 };
             }
         };
-        // The number of parts marks the batch as complete: after a crash it is committed, not taken
-        // back.
-        self.update_identity(|identity| (identity.parts, identity.batch_digest) = (parts, digest))?;
-        if !bug(Bug::UnsyncedCommit) {
-            // The mark is durable before the server can commit the batch.
-            self.volume().sync()?;
-        }
+        self.mark_complete(staged)?;
         if let Err(e) = self.resolve_batch(&flushing) {
             // Taken back if it was refused; if not, it is found out later what became of it.
             if self.identity().parts > 0 {
                 return Err(e);
             }
-            return self
-                .narrow_batch(&objects, e)
-                .map(|()| FlushOutcome::Partial);
+            return self.send_less_next(&objects, e);
         }
         self.stuck().batch_arrived(&objects);
         Ok(if is_partial {
@@ -105,6 +94,29 @@ impl Replica {
         } else {
             FlushOutcome::All
         })
+    }
+
+    /// Marks a batch as complete: after a crash it is committed, not taken back.
+    fn mark_complete(&self, staged: StagedBatch) -> Result<(), SyncError> {
+        self.update_identity(|identity| {
+            identity.parts = staged.parts;
+            identity.batch_digest = staged.digest;
+        })?;
+        if !bug(Bug::UnsyncedCommit) {
+            // The mark is durable before the server can commit the batch.
+            self.volume().sync()?;
+        }
+        Ok(())
+    }
+
+    /// Has the next batch carry less than one that was refused because of `e`.
+    fn send_less_next(
+        &self,
+        objects: &[ObjectNo],
+        e: SyncError,
+    ) -> Result<FlushOutcome, SyncError> {
+        self.narrow_batch(objects, e)?;
+        Ok(FlushOutcome::Partial)
     }
 
     /// Finds out what has become of a batch of which an earlier flush did not hear. What was in one
@@ -121,87 +133,51 @@ impl Replica {
         }
     }
 
-    /// Sends the parts of a batch and all its content, the smallest files first; how many parts,
-    /// and their digest. `unread`: files that cannot be read here.
+    /// Sends all content of a batch, and then its operations in parts. Returns `None`, and sends no
+    /// part, if files cannot be read here, which are added to `unread`: the batch is cut again
+    /// without them.
     fn stage_batch(
         &self,
-        cut: BatchCut,
+        mut cut: BatchCut,
         unread: &mut Vec<(ObjectNo, SyncError)>,
-    ) -> Result<(u32, [u8; 32]), SyncError> {
-        let BatchCut {
-            batch,
-            creates,
-            removals,
-            placements,
-            mut others,
-            mut contents,
-            ..
-        } = cut;
+    ) -> Result<Option<StagedBatch>, SyncError> {
+        self.send_content(&mut cut, unread)?;
+        if !unread.is_empty() {
+            return Ok(None);
+        }
+        // Creations before names, and names before the rest: each operation finds its object.
+        let mut ops = cut.creates;
+        ops.append(&mut cut.removals);
+        ops.append(&mut cut.placements);
+        ops.append(&mut cut.others);
+        let count = ops.len() as u64;
+        self.counters().ops.fetch_add(count, Ordering::Relaxed);
+        let mut sender = PartSender::new(self, cut.batch);
+        for op in ops {
+            sender.add_op(op)?;
+        }
+        sender.finish().map(Some)
+    }
+
+    /// Sends the content of a batch that the server lacks, the smallest files first, and adds the
+    /// operations that name it. `unread`: files that cannot be read here.
+    fn send_content(
+        &self,
+        cut: &mut BatchCut,
+        unread: &mut Vec<(ObjectNo, SyncError)>,
+    ) -> Result<(), SyncError> {
         let mut sending = ChunkSender::new(self);
         // Small files first: the large one does not hold up the rest of the batch.
+        let mut contents = std::mem::take(&mut cut.contents);
         contents.sort_by_cached_key(|(no, _)| self.store().attr(*no).map_or(0, |attr| attr.size));
         for (no, dirty) in &contents {
-            match sending.add_file(*no, dirty, &mut others) {
+            match sending.add_file(*no, dirty, &mut cut.others) {
                 // A file that cannot be read here is held back; the others go.
                 Err(e @ SyncError::Fs(_)) if !bug(Bug::OneStopsAll) => unread.push((*no, e)),
                 sent => sent?,
             }
         }
-        sending.send_missing()?;
-        // The batch is cut again, without the unread files.
-        if !unread.is_empty() {
-            return Ok((0, [0; 32]));
-        }
-        // Creations before names, and names before the rest: each operation finds its object.
-        let ops: Vec<Op> = [creates, removals, placements, others]
-            .into_iter()
-            .flatten()
-            .collect();
-        self.counters()
-            .ops
-            .fetch_add(ops.len() as u64, Ordering::Relaxed);
-        let incarnation = self.identity().incarnation;
-        let mut parts = 0;
-        let mut digest = blake3::Hasher::new();
-        let mut gathered = Vec::new();
-        let mut bytes = 0;
-        let mut bytes_in_all = 0;
-        let mut stage = |ops: Vec<Op>, parts: &mut u32| -> Result<(), SyncError> {
-            // Both sides compute the digest of all parts: the server commits only what was sent.
-            digest.update(&encode_ops(&ops).map_err(UpstreamError::from)?);
-            let request = ClientRequest::Stage {
-                incarnation,
-                batch,
-                part: *parts,
-                ops,
-            };
-            *parts += 1;
-            match self.ask_server(&request)? {
-                ServerReply::Done => Ok(()),
-                _ => Err(unexpected("to a part of a batch").into()),
-            }
-        };
-        for op in ops {
-            let len = encode_ops(std::slice::from_ref(&op))
-                .map_err(UpstreamError::from)?
-                .len();
-            // One message holds at most so many bytes.
-            if bytes + len > STAGE_BYTES && !gathered.is_empty() {
-                stage(std::mem::take(&mut gathered), &mut parts)?;
-                bytes = 0;
-            }
-            bytes += len;
-            bytes_in_all += len as u64;
-            // The server would refuse it: a batch is committed in one transaction.
-            if bytes_in_all > BATCH_BYTES_MAX {
-                return Err(SyncError::TooLarge);
-            }
-            gathered.push(op);
-        }
-        debug_assert!(bytes_in_all <= BATCH_BYTES_MAX);
-        stage(gathered, &mut parts)?;
-        debug_assert!(parts > 0, "a batch has at least one part");
-        Ok((parts, *digest.finalize().as_bytes()))
+        sending.send_missing()
     }
 
     /// Finds out what has become of a batch that is in flight, for a thread that does not flush.

@@ -31,7 +31,7 @@ use super::{Replica, SyncError};
 use crate::seeded::{Bug, bug};
 use std::collections::{BTreeSet, HashMap};
 use teal_device::UpstreamError;
-use teal_log::{Cost, StoreError};
+use teal_log::StoreError;
 use teal_proto::RefusalCode;
 use teal_types::{HardLink, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
@@ -149,13 +149,8 @@ impl Replica {
         match e {
             // Only this object is concerned; the rest of the batch goes.
             SyncError::Fs(of) if is_of_object(&of) && !bug(Bug::OneStopsAll) => {
-                self.hold_all(
-                    &[no],
-                    (
-                        RefusalOrigin::Local,
-                        &format!("it cannot be read here: {of}"),
-                    ),
-                );
+                let why = format!("it cannot be read here: {of}");
+                self.hold_all(&[no], (RefusalOrigin::Local, &why));
                 Ok(())
             }
             e => Err(e),
@@ -195,44 +190,56 @@ impl Replica {
             return Ok(dirty);
         }
         let before = self.names_at_server(&dirty)?;
-        // The inverse of `needs`: an object that is held back also blocks all that need it.
-        let mut needed_by: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
+        let mut dependents: HashMap<ObjectNo, Vec<ObjectNo>> = HashMap::new();
         for no in &dirty {
             match self.required_objects(*no, &before.had) {
-                Ok(needs) => needs
-                    .into_iter()
-                    .for_each(|needed| needed_by.entry(needed).or_default().push(*no)),
-                // Needs that cannot be read hold the object back by itself.
+                Ok(required) => {
+                    for other in required {
+                        dependents.entry(other).or_default().push(*no);
+                    }
+                }
+                // Requirements that cannot be read hold the object back by itself.
                 Err(e) => {
                     self.hold_unread(*no, e)?;
                     held.insert(*no);
                 }
             }
         }
-        let (mut blocked, mut next) = (BTreeSet::new(), held.iter().copied().collect::<Vec<_>>());
-        let mut leaves_something = false;
-        // A walk over the inverse relation finds all blocked objects.
-        while let Some(no) = next.pop() {
-            if blocked.insert(no) {
-                next.extend(needed_by.get(&no).into_iter().flatten());
-                let part = self.note_of(no)?.dirty;
-                leaves_something |= part.links.is_some() && !part.created;
-            }
-        }
-        if leaves_something {
-            // At the server it may still be in a directory that was removed here.
-            blocked.extend(before.gone);
-        }
-        let free: Vec<ObjectNo> = dirty
-            .into_iter()
-            .filter(|no| !blocked.contains(no))
-            .collect();
+        let blocked = self.blocked_objects(&held, &dependents, before.gone)?;
+        let mut free = dirty;
+        free.retain(|no| !blocked.contains(no));
         // The next round tries a held-back object.
         if free.is_empty() {
             // The search for the refused object has ended: batches may be large again.
             self.stuck().limit = OBJECTS_MAX;
         }
         Ok(free)
+    }
+
+    /// Returns the objects that are held back, and all that depend on them, directly or through
+    /// others. `gone`: objects that were removed here.
+    fn blocked_objects(
+        &self,
+        held: &BTreeSet<ObjectNo>,
+        dependents: &HashMap<ObjectNo, Vec<ObjectNo>>,
+        gone: impl IntoIterator<Item = ObjectNo>,
+    ) -> Result<BTreeSet<ObjectNo>, SyncError> {
+        let mut blocked = BTreeSet::new();
+        let mut next = Vec::from_iter(held.iter().copied());
+        let mut keeps_old_name = false;
+        while let Some(no) = next.pop() {
+            if !blocked.insert(no) {
+                continue;
+            }
+            next.extend(dependents.get(&no).into_iter().flatten());
+            let part = self.note_of(no)?.dirty;
+            keeps_old_name |= part.links.is_some() && !part.created;
+        }
+        if keeps_old_name {
+            // At the server it may still be in a directory that was removed here.
+            blocked.extend(gone);
+        }
+        Ok(blocked)
     }
 
     /// Returns what is held back and is to be tried again, the one with the least content first.
@@ -353,27 +360,19 @@ impl Replica {
             Some(version) => self.past_of_tail(version, committed)?,
             None => None,
         };
-        let cost = Cost::note()
-            .with_note(self.note_of(no)?.encode().len() + 4096)
-            .freeing();
-        let op = self.begin_operation(cost)?;
-        // The object may be gone: its note alone is changed then.
-        let locked = op.lock(&[no]).ok();
-        let mut note = self.note_of(no)?;
-        let size = locked.as_ref().map_or(0, |locked| locked.attr(no).size);
-        let is_committed = note.is_in_batch(committed);
-        match version {
-            Some(version) if is_committed => {
-                let _installable =
-                    acknowledge_components(&mut note, version, committed, past.as_ref(), size);
+        self.rewrite_note(no, |note, size| {
+            let is_committed = note.is_in_batch(committed);
+            match version {
+                Some(version) if is_committed => {
+                    acknowledge_components(note, version, committed, past.as_ref(), size);
+                }
+                None if is_committed => note.in_flight = None,
+                _ => {}
             }
-            None if is_committed => note.in_flight = None,
-            _ => {}
-        }
-        // The oldest position counts: everything behind it may be missing.
-        note.needs_look = true;
-        note.behind_since.get_or_insert(self.position());
-        op.set_note(no, Some(&note.encode()))?;
+            // The oldest position counts: everything behind it may be missing.
+            note.needs_look = true;
+            note.behind_since.get_or_insert(self.position());
+        })?;
         Ok(())
     }
 

@@ -23,6 +23,7 @@
 //! | 1 | number of objects that are pinned |
 //! | 8 each | one of them, ascending |
 
+use super::field_reader::FieldReader;
 use super::pin_set::{PINS_MAX, PinSet};
 use super::trail::HistoryTrail;
 use teal_log::{Store, StoreError, StoreOperation};
@@ -111,7 +112,7 @@ impl ReplicaIdentity {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first()?;
-        let mut reader = FieldReader(rest);
+        let mut reader = FieldReader::new(rest);
         let mut identity = Self::decode_head(&mut reader)?;
         // Version 1 ends here; older versions have no trail, no key and no pins.
         if *version >= 2 {
@@ -122,7 +123,7 @@ impl ReplicaIdentity {
             identity.pins = reader.take_pins()?;
         }
         let is_known = (1..=VERSION).contains(version);
-        (is_known && reader.0.is_empty()).then_some(identity)
+        (is_known && reader.is_empty()).then_some(identity)
     }
 
     /// Reads the fields that all versions have, in the order of their bytes.
@@ -134,7 +135,7 @@ impl ReplicaIdentity {
             lease: LeaseNo::new(reader.take_u32()?),
             reserved: reader.take_u64()?,
             server: ServerIncarnation::new(reader.take_u32()?),
-            seen: CommitSeq::new(reader.take_u64()?),
+            seen: reader.take_seq()?,
             digest: reader.take_array()?,
             batch: BatchNo::new(reader.take_u64()?),
             parts: reader.take_u32()?,
@@ -173,34 +174,13 @@ impl ReplicaIdentity {
     }
 }
 
-/// Reads the fields of an identity one after the other; `None` where the bytes end too early.
-struct FieldReader<'a>(&'a [u8]);
-
 impl FieldReader<'_> {
-    fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn take_u8(&mut self) -> Option<u8> {
-        self.take_array().map(u8::from_le_bytes)
-    }
-
-    fn take_u32(&mut self) -> Option<u32> {
-        self.take_array().map(u32::from_le_bytes)
-    }
-
-    fn take_u64(&mut self) -> Option<u64> {
-        self.take_array().map(u64::from_le_bytes)
-    }
-
     /// Reads earlier positions behind their number.
     fn take_trail(&mut self) -> Option<HistoryTrail> {
         let count = usize::from(self.take_u8()?);
         let mut trail = HistoryTrail::default();
         for _ in 0..count {
-            let seq = CommitSeq::new(self.take_u64()?);
+            let seq = self.take_seq()?;
             trail.record_position(seq, self.take_array()?);
         }
         // The trail drops steps that are not ascending: then the counts differ.

@@ -45,13 +45,11 @@ impl Replica {
             if note.dirty.gone {
                 before.gone.push(*no);
             }
-            before.had.extend(
-                note.dirty
-                    .links
-                    .into_iter()
-                    .flat_map(|(_, links)| links)
-                    .map(|link| (link, *no)),
-            );
+            if let Some((_, links)) = note.dirty.links {
+                for link in links {
+                    before.had.insert(link, *no);
+                }
+            }
         }
         Ok(before)
     }
@@ -114,12 +112,7 @@ impl Replica {
         Ok(match dirty.data {
             // All content of a new file is unsent.
             _ if dirty.created => attr.size,
-            Some(dirty) => dirty
-                .ranges
-                .clipped_to(0, attr.size)
-                .iter()
-                .map(|(from, to)| to - from)
-                .sum(),
+            Some(dirty) => dirty.ranges.clipped_to(0, attr.size).byte_count(),
             None => 0,
         })
     }

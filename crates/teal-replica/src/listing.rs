@@ -14,13 +14,28 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use teal_log::{Cost, StoreError};
 use teal_proto::{ClientRequest, DirectoryListing, ServerReply};
-use teal_types::{CommitSeq, ObjectNo, ObjectVersion};
+use teal_types::{CommitSeq, Name, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
 /// The most times that a listing may be overtaken by changes before the operation fails.
 const RETRIES: u32 = 16;
 /// Directories around the one that is needed that are asked for with it.
 const WITH: usize = 128;
+
+/// The server's answer to one request for the entries of a directory.
+struct ListingPart {
+    /// The commit that the listings were read at.
+    head: CommitSeq,
+    part: DirectoryListing,
+    /// The listings of other directories that came along.
+    along: Vec<DirectoryListing>,
+}
+
+/// Returns the last name of a listing that is not complete yet.
+fn last_name(listing: &DirectoryListing) -> Option<Name> {
+    let (name, _) = listing.entries.as_ref()?.last()?;
+    Some(name.clone())
+}
 
 impl Replica {
     /// Makes sure that a directory's entries are here.
@@ -100,25 +115,9 @@ impl Replica {
         let mut begun: Option<(CommitSeq, DirectoryListing)> = None;
         // A large directory comes in parts.
         loop {
-            let last = begun
-                .as_ref()
-                .and_then(|(_, listing)| Some(listing.entries.as_ref()?.last()?.0.clone()));
-            let dirs = std::iter::once((dir, last))
-                .chain(with.iter().map(|dir| (*dir, None)))
-                .collect();
-            let ServerReply::Listings { head, dirs } =
-                self.ask_server(&ClientRequest::List { dirs, ahead })?
-            else {
-                return Err(unexpected("to a listing").into());
-            };
-            let mut dirs = dirs.into_iter();
-            let Some(part) = dirs.next().filter(|listing| listing.dir == dir) else {
-                return Err(unexpected("another directory").into());
-            };
+            let last = begun.as_ref().and_then(|(_, listing)| last_name(listing));
+            let ListingPart { head, part, along } = self.ask_listing((dir, last), &with, ahead)?;
             let is_cut = part.more;
-            if is_cut && part.entries.as_ref().is_none_or(Vec::is_empty) {
-                return Err(unexpected("a part of a directory with nothing in it").into());
-            }
             let mut whole = match begun.take() {
                 // The server has moved on since the first part.
                 Some((at, _)) if at != head => return Ok(None),
@@ -133,11 +132,37 @@ impl Replica {
             whole.more = false;
             // The last part brings the neighbours along. Only complete ones are used.
             if !is_cut {
-                let along = dirs.filter(|listing| !listing.more);
-                return Ok(Some((head, std::iter::once(whole).chain(along).collect())));
+                let mut listings = vec![whole];
+                listings.extend(along.into_iter().filter(|listing| !listing.more));
+                return Ok(Some((head, listings)));
             }
             begun = Some((head, whole));
         }
+    }
+
+    /// Asks for the entries of a directory behind `last`, and for those of the directories `with`.
+    fn ask_listing(
+        &self,
+        (dir, last): (ObjectNo, Option<Name>),
+        with: &[ObjectNo],
+        ahead: u32,
+    ) -> Result<ListingPart, SyncError> {
+        let mut dirs = vec![(dir, last)];
+        dirs.extend(with.iter().map(|dir| (*dir, None)));
+        let ServerReply::Listings { head, dirs } =
+            self.ask_server(&ClientRequest::List { dirs, ahead })?
+        else {
+            return Err(unexpected("to a listing").into());
+        };
+        let mut dirs = dirs.into_iter();
+        let Some(part) = dirs.next().filter(|listing| listing.dir == dir) else {
+            return Err(unexpected("another directory").into());
+        };
+        if part.more && part.entries.as_ref().is_none_or(Vec::is_empty) {
+            return Err(unexpected("a part of a directory with nothing in it").into());
+        }
+        let along = dirs.collect();
+        Ok(ListingPart { head, part, along })
     }
 
     /// Returns directories near this one that are here without their entries.

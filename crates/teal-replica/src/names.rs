@@ -28,6 +28,14 @@ enum GoneObject {
     Removed(ObjectFate),
 }
 
+/// The names of an object that can be entered now.
+#[derive(Default)]
+struct EnterableNames<'v> {
+    new: Vec<&'v HardLink>,
+    /// The object must be looked at again, because of a name that cannot be entered yet.
+    needs_look: bool,
+}
+
 /// Returns a name in the root for an object without a better place.
 fn number_name(no: ObjectNo) -> Option<HardLink> {
     let name = Name::new(format!("object-{}", no.get()).as_bytes()).ok()?;
@@ -56,28 +64,15 @@ impl Replica {
         }
         let here = links_of(locked, no);
         let has_place = keeps || !here.is_empty() || self.has_listed_parent(version, with)?;
-        let mut needs_look = false;
-        let mut new = Vec::new();
-        // Names that the server has and this store lacks.
-        for link in version.links.iter().filter(|link| !here.contains(link)) {
-            // The directory is not here, or the object has no place: the name is entered with its
-            // listing.
-            if !with.contains(&link.dir) || !has_place {
-                continue;
-            }
-            // A directory without a name has lost it to another and gets one later, or was removed
-            // here, of which the server is to hear.
-            if !locked.is_linked(link.dir) || self.is_taken(locked, link)? {
-                needs_look = true;
-            } else {
-                new.push(link);
-            }
-        }
-        // Names that this store has and the server lacks.
-        let old: Vec<&HardLink> = here
-            .iter()
-            .filter(|link| !version.links.contains(link))
-            .collect();
+        let missing = version.links.iter().filter(|link| !here.contains(link));
+        let EnterableNames { new, needs_look } = if has_place {
+            self.enterable_names(locked, missing, with)?
+        } else {
+            // The names are entered with the listing of their directory.
+            EnterableNames::default()
+        };
+        let mut old = here.clone();
+        old.retain(|link| !version.links.contains(link));
         if keeps && new.is_empty() && old.len() == here.len() {
             // The new directory is not here: the object stays in its old one until it is. If
             // another object has taken its name there, it has none until then.
@@ -89,9 +84,10 @@ impl Replica {
         }
         // Old names go first: a directory must never have two.
         for link in old {
-            locked.remove_entry(link.dir, &link.name)?;
-            invalidations.push(Invalidation::Entry(link.dir, link.name.clone()));
-            invalidations.push(Invalidation::Data(link.dir, 0, 0));
+            let HardLink { dir, name } = link;
+            locked.remove_entry(dir, &name)?;
+            invalidations.push(Invalidation::Entry(dir, name));
+            invalidations.push(Invalidation::Data(dir, 0, 0));
         }
         if here.is_empty() && !new.is_empty() && !self.volume().references().is_linkable(no) {
             // The object had lost its last name to another one.
@@ -101,6 +97,31 @@ impl Replica {
             self.enter_name(locked, no, link, invalidations)?;
         }
         Ok(needs_look)
+    }
+
+    /// Returns which of the names that the server has, and this store lacks, can be entered now:
+    /// those in the directories `with`, which are locked.
+    fn enterable_names<'v>(
+        &self,
+        locked: &LockedObjects<'_>,
+        missing: impl Iterator<Item = &'v HardLink>,
+        with: &[ObjectNo],
+    ) -> Result<EnterableNames<'v>, StoreError> {
+        let mut names = EnterableNames::default();
+        for link in missing {
+            // The directory is not here: the name is entered with its listing.
+            if !with.contains(&link.dir) {
+                continue;
+            }
+            // A directory without a name has lost it to another and gets one later, or was removed
+            // here, of which the server is to hear.
+            if !locked.is_linked(link.dir) || self.is_taken(locked, link)? {
+                names.needs_look = true;
+            } else {
+                names.new.push(link);
+            }
+        }
+        Ok(names)
     }
 
     /// Returns whether one of the object's directories is locked here and has all its entries.

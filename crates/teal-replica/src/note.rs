@@ -10,6 +10,7 @@
 mod format;
 
 use super::committed::CommittedBatch;
+use std::collections::BTreeSet;
 use teal_log::LockedObjects;
 use teal_types::ranges::ByteRanges;
 use teal_types::{BatchNo, CommitSeq, HardLink, ObjectNo};
@@ -84,9 +85,11 @@ impl UnsentComponents {
         {
             return Err("has a tail that ends before it begins");
         }
-        let names = self.xattrs.iter().map(|(name, _)| name);
-        if names.collect::<std::collections::BTreeSet<_>>().len() != self.xattrs.len() {
-            return Err("names an extended attribute twice");
+        let mut names = BTreeSet::new();
+        for (name, _) in &self.xattrs {
+            if !names.insert(name) {
+                return Err("names an extended attribute twice");
+            }
         }
         Ok(())
     }
@@ -222,11 +225,7 @@ impl ObjectNote {
 
     /// Returns the first invariant that does not hold.
     fn invariants(&self) -> Result<(), &'static str> {
-        let in_flight = self
-            .in_flight
-            .as_ref()
-            .map(|in_flight| &in_flight.components);
-        for part in [Some(&self.dirty), in_flight].into_iter().flatten() {
+        for part in self.unsent_parts() {
             part.invariants()?;
         }
         if self.unlisted && !self.absent.is_empty() {
@@ -236,6 +235,41 @@ impl ObjectNote {
             return Err("says that content of no commit is absent");
         }
         Ok(())
+    }
+
+    /// Returns whether an object without a name stays here: a new file until it gets one, and a
+    /// file that lost its name to another of the server's.
+    pub(crate) fn waits_for_name(&self) -> bool {
+        let is_lost = self.needs_look && !self.dirty.gone;
+        self.dirty.created || is_lost
+    }
+
+    /// Takes the dirty components, which go in flight. `size`: of the content, if the object is
+    /// here.
+    pub(crate) fn take_unsent(&mut self, is_nameless: bool, size: Option<u64>) -> UnsentComponents {
+        let mut part = std::mem::take(&mut self.dirty);
+        if is_nameless {
+            // A removed object is sent as a removal and nothing else.
+            part = UnsentComponents {
+                gone: part.gone,
+                links: part.links,
+                ..UnsentComponents::default()
+            };
+        }
+        if let Some(size) = size
+            && let Some(dirty) = &mut part.data
+            && let Some(tail) = &mut dirty.tail
+        {
+            // Content appended from here on goes into another batch.
+            tail.to = size;
+        }
+        part
+    }
+
+    /// Returns the components that are dirty, and those that are in flight.
+    pub(crate) fn unsent_parts(&self) -> impl Iterator<Item = &UnsentComponents> {
+        let in_flight = self.in_flight.iter().map(|sent| &sent.components);
+        std::iter::once(&self.dirty).chain(in_flight)
     }
 
     /// Returns whether there is nothing to note.

@@ -96,14 +96,7 @@ impl Replica {
     fn rebase_all(&self, common: CommitSeq) -> Result<(), SyncError> {
         let dirty = self.noted_objects(|summary| summary.is_dirty)?;
         for no in dirty {
-            let cost = Cost::note()
-                .with_note(self.note_of(no)?.encode().len())
-                .freeing();
-            let op = self.begin_operation(cost)?;
-            let _locked = op.lock(&[no]).ok();
-            let mut note = self.note_of(no)?;
-            rebase_components(&mut note.dirty, common);
-            op.set_note(no, (!note.is_empty()).then(|| note.encode()).as_deref())?;
+            self.rewrite_note(no, |note, _| rebase_components(&mut note.dirty, common))?;
         }
         Ok(())
     }
@@ -136,28 +129,13 @@ impl Replica {
             let mut stripped = Vec::new();
             for (no, version) in objects.iter().zip(versions) {
                 let there = self.state_at_server(*no, version)?;
-                let path = || self.store().path_of(*no);
-                match self.compare_object(*no, there)? {
-                    ComparisonOutcome::Done => {}
+                let compared = self.compare_object(*no, there)?;
+                self.log_losses(*no, &compared);
+                match compared {
+                    ComparisonOutcome::Done | ComparisonOutcome::Older => {}
                     // The object cannot be offered: parts of it were only at the server.
-                    ComparisonOutcome::Stripped => {
-                        log::warn!(
-                            "{}: the restored server lost it, and not all of it is here",
-                            path()
-                        );
-                        stripped.push(*no);
-                    }
-                    ComparisonOutcome::Older => log::warn!(
-                        "{}: the restored server lost a part; older content holds",
-                        path()
-                    ),
-                    ComparisonOutcome::Another(has_zeros) => {
-                        if has_zeros {
-                            log::error!(
-                                "{}: what was at the server only is lost: it is zeros now",
-                                path()
-                            );
-                        }
+                    ComparisonOutcome::Stripped => stripped.push(*no),
+                    ComparisonOutcome::Another(_) => {
                         self.renumber_one(*no)?;
                         self.counters().offered.fetch_add(1, Ordering::Relaxed);
                     }
@@ -174,6 +152,28 @@ impl Replica {
         Ok(dirs)
     }
 
+    /// Logs what a restored server has lost of an object, and this replica does not have.
+    fn log_losses(&self, no: ObjectNo, compared: &ComparisonOutcome) {
+        match compared {
+            ComparisonOutcome::Stripped => log::warn!(
+                "{}: the restored server lost it, and not all of it is here",
+                self.store().path_of(no)
+            ),
+            ComparisonOutcome::Older => log::warn!(
+                "{}: the restored server lost a part; older content holds",
+                self.store().path_of(no)
+            ),
+            ComparisonOutcome::Another(true) => log::error!(
+                "{}: what was at the server only is lost: it is zeros now",
+                self.store().path_of(no)
+            ),
+            ComparisonOutcome::Done
+            | ComparisonOutcome::Another(false)
+            | ComparisonOutcome::Unlisted => {}
+        }
+    }
+
+    /// Returns what the server knows of an object, of which it has this version now.
     fn state_at_server(
         &self,
         no: ObjectNo,
@@ -201,16 +201,8 @@ impl Replica {
                 None => StateAtServer::Unknown,
             });
         };
-        let newest = [
-            version.attr_seq,
-            version.data_seq,
-            version.link_seq,
-            version.xattr_seq,
-        ]
-        .into_iter()
-        .max();
         // Nothing of it has changed since the common commit: no earlier state is needed.
-        let before = if newest > Some(common) {
+        let before = if version.last_change() > common {
             self.version_at(no, common)?
         } else {
             None
@@ -253,64 +245,95 @@ impl Replica {
             locked => locked?,
         };
         let mut note = self.note_of(no)?;
-        let common = self.position();
-        let is_named = no == ObjectNo::ROOT || !links_of(&locked, no).is_empty();
-        let mut compared = ComparisonOutcome::Done;
-        match there {
+        let compared = match &there {
             // An object of the same kind and birth is the same one.
-            StateAtServer::Lives(now, before) if is_same_object(&locked, no, &now) => {
-                if note.data_seq > common {
-                    // The absent part belonged to the lost history.
-                    take_older(&mut locked, &mut note, &now)?;
-                    compared = ComparisonOutcome::Older;
-                    self.volume()
-                        .invalidations()
-                        .tell(Invalidation::Data(no, 0, 0));
-                }
-                if (StateComparison {
-                    locked: &locked,
-                    no,
-                    now: &now,
-                    before: before.as_deref(),
-                    common,
-                })
-                .offer_lost(&mut note)
-                {
-                    self.counters().offered.fetch_add(1, Ordering::Relaxed);
-                }
-                if now.kind.is_dir() && !note.unlisted {
-                    // Entries that this replica lacks may have come: the directory is listed again.
-                    note.unlisted = true;
-                    self.listings().set_again();
-                    compared = ComparisonOutcome::Unlisted;
-                }
+            StateAtServer::Lives(now, before) if is_same_object(&locked, no, now) => {
+                self.compare_living(&mut locked, &mut note, now, before.as_deref())?
             }
+            _ => self.compare_lost(&locked, no, &mut note, &there),
+        };
+        // The object is going to have another number, and another note.
+        if !matches!(compared, ComparisonOutcome::Another(_)) {
+            self.set_note(&locked, no, &note)?;
+        }
+        Ok(compared)
+    }
+
+    /// Compares an object that lives at the server, in the state `now`, and at the last common
+    /// commit in the state `before`, if it has changed since.
+    fn compare_living(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        note: &mut ObjectNote,
+        now: &ObjectVersion,
+        before: Option<&ObjectVersion>,
+    ) -> Result<ComparisonOutcome, SyncError> {
+        let no = now.object;
+        let common = self.position();
+        let mut compared = ComparisonOutcome::Done;
+        if note.data_seq > common {
+            // The absent part belonged to the lost history.
+            take_older(locked, note, now)?;
+            compared = ComparisonOutcome::Older;
+            let all_content = Invalidation::Data(no, 0, 0);
+            self.volume().invalidations().tell(all_content);
+        }
+        let comparison = StateComparison {
+            locked: &*locked,
+            no,
+            now,
+            before,
+            common,
+        };
+        if comparison.offer_lost(note) {
+            self.counters().offered.fetch_add(1, Ordering::Relaxed);
+        }
+        if now.kind.is_dir() && !note.unlisted {
+            // Entries that this replica lacks may have come: the directory is listed again.
+            note.unlisted = true;
+            self.listings().set_again();
+            compared = ComparisonOutcome::Unlisted;
+        }
+        Ok(compared)
+    }
+
+    /// Compares an object that does not live at the server, or only another one by its number.
+    fn compare_lost(
+        &self,
+        locked: &LockedObjects<'_>,
+        no: ObjectNo,
+        note: &mut ObjectNote,
+        there: &StateAtServer,
+    ) -> ComparisonOutcome {
+        let is_named = no == ObjectNo::ROOT || !links_of(locked, no).is_empty();
+        let is_whole = note.absent.is_empty();
+        match there {
             // An object without a name is not offered.
-            _ if !is_named => {}
+            _ if !is_named => ComparisonOutcome::Done,
             // The object is to be sent in any case.
-            StateAtServer::Unknown if note.dirty.created => {}
+            StateAtServer::Unknown if note.dirty.created => ComparisonOutcome::Done,
+            // Not changed here since it was removed at the server: the removal stands.
             StateAtServer::Removed(before)
-                // Removed at the server, and not changed here since: the removal stands.
-                if content_mark(&locked, no) == content_mark_of(&before) => {}
+                if content_mark(locked, no) == content_mark_of(before) =>
+            {
+                ComparisonOutcome::Done
+            }
             // Parts of it were only at the server: the removal stands.
-            StateAtServer::Removed(_) if !note.absent.is_empty() => {}
+            StateAtServer::Removed(_) if !is_whole => ComparisonOutcome::Done,
             // The restored server lost it: it is offered as a new one.
-            StateAtServer::Unknown if note.absent.is_empty() => {
+            StateAtServer::Unknown if is_whole => {
                 note.dirty = UnsentComponents {
                     created: true,
                     ..UnsentComponents::default()
                 };
                 note.unlisted = false;
                 self.counters().offered.fetch_add(1, Ordering::Relaxed);
+                ComparisonOutcome::Done
             }
             // Its number belongs to another object, or its changes need one that was removed.
-            _ if note.absent.is_empty() || note.is_ours() => {
-                return Ok(ComparisonOutcome::Another(!note.absent.is_empty()));
-            }
-            _ => compared = ComparisonOutcome::Stripped,
+            _ if is_whole || note.is_ours() => ComparisonOutcome::Another(!is_whole),
+            _ => ComparisonOutcome::Stripped,
         }
-        self.set_note(&locked, no, &note)?;
-        Ok(compared)
     }
 }
 

@@ -27,6 +27,14 @@ const SHARE: u64 = 85;
 /// Content is fetched in such pieces.
 const STEP: u64 = 4 << 20;
 
+/// What the pins that there are take up.
+#[derive(Default)]
+struct PinnedElsewhere {
+    bytes: u64,
+    /// Pins of objects that were removed, which end with the next change of the pins.
+    gone: HashSet<ObjectNo>,
+}
+
 impl Replica {
     /// Queues an object for the pins: it has come, or changed, or has another place.
     pub(crate) fn queue_pinned(&self, no: ObjectNo) {
@@ -132,26 +140,10 @@ impl Replica {
                 done.missing += self.note_of(no)?.absent.byte_count();
             }
         }
-        let pins = self.identity().pins;
-        let mut others = 0;
-        // Pins of removed objects end now.
-        let mut gone = HashSet::new();
-        for pin in pins.as_slice() {
-            match self.subtree(*pin, false) {
-                // The pinned object was removed.
-                Err(FsError::Stale) => drop(gone.insert(*pin)),
-                found => {
-                    let files = found?
-                        .into_iter()
-                        .filter(|(_, kind, _)| *kind == FileType::File);
-                    // Files below two pins count once.
-                    others += files
-                        .filter(|(no, ..)| new.insert(*no))
-                        .map(|(.., size)| size)
-                        .sum::<u64>();
-                }
-            }
-        }
+        let PinnedElsewhere {
+            bytes: others,
+            gone,
+        } = self.pinned_elsewhere(&mut new)?;
         // The rest of the store stays free for dirty content and for cleaning.
         let bytes = done.bytes;
         let room = self.store().space().total / 100 * SHARE;
@@ -177,6 +169,32 @@ impl Replica {
         Ok(done)
     }
 
+    /// Sums up the files below the pins that there are. Files in `counted` count no more, and
+    /// those that are counted now are added.
+    fn pinned_elsewhere(
+        &self,
+        counted: &mut HashSet<ObjectNo>,
+    ) -> Result<PinnedElsewhere, PinRefused> {
+        let mut sum = PinnedElsewhere::default();
+        for pin in self.identity().pins.as_slice() {
+            let found = match self.subtree(*pin, false) {
+                // The pinned object was removed.
+                Err(FsError::Stale) => {
+                    sum.gone.insert(*pin);
+                    continue;
+                }
+                found => found?,
+            };
+            for (no, kind, size) in found {
+                // Files below two pins count once.
+                if kind == FileType::File && counted.insert(no) {
+                    sum.bytes += size;
+                }
+            }
+        }
+        Ok(sum)
+    }
+
     /// Gives the content of an object, and of all below it, back as far as the server has it: it
     /// comes again when it is needed. It is not pinned any more.
     ///
@@ -193,11 +211,12 @@ impl Replica {
         self.update_identity(|identity| identity.pins.retain_only(|pin| !below.contains(&pin)))?;
         // Content is given up only if the server confirms that it has it.
         self.connect()?;
-        let files: BTreeSet<ObjectNo> = all
-            .into_iter()
-            .filter(|(_, kind, _)| *kind == FileType::File)
-            .map(|(no, ..)| no)
-            .collect();
+        let mut files = BTreeSet::new();
+        for (no, kind, _) in all {
+            if kind == FileType::File {
+                files.insert(no);
+            }
+        }
         let files = Vec::from_iter(files);
         let mut freed = FreedContent::default();
         // In groups of one request each.
@@ -211,11 +230,13 @@ impl Replica {
         let mut here = Vec::new();
         debug_assert!(files.len() <= WANTS_MAX);
         for no in files {
-            match self.store().attr(*no) {
-                Err(StoreError::NotFound(_)) => {}
-                // All of a file may be in its inode.
-                attr => here
-                    .extend((self.note_of(*no)?.absent.byte_count() < attr?.size).then_some(*no)),
+            let attr = match self.store().attr(*no) {
+                Err(StoreError::NotFound(_)) => continue,
+                attr => attr?,
+            };
+            // All of a file may be in its inode.
+            if self.note_of(*no)?.absent.byte_count() < attr.size {
+                here.push(*no);
             }
         }
         let mut asked = Vec::new();
@@ -235,11 +256,14 @@ impl Replica {
             stay.extend(&asked);
         } else if !asked.is_empty() {
             for (no, version) in asked.iter().zip(self.versions_at_server(&asked)?) {
-                let bytes =
-                    version.map_or(Ok(None), |version| self.evict_one(*no, &version, true))?;
+                let bytes = match version {
+                    Some(version) => self.evict_one(*no, &version, true)?,
+                    None => None,
+                };
                 match bytes {
                     Some(bytes) => {
-                        (freed.files, freed.bytes) = (freed.files + 1, freed.bytes + bytes)
+                        freed.files += 1;
+                        freed.bytes += bytes;
                     }
                     None => stay.push(*no),
                 }
@@ -247,10 +271,9 @@ impl Replica {
         }
         drop(applying);
         freed.only_here += stay.len() as u64;
-        freed.only_here_bytes += stay
-            .iter()
-            .map(|no| self.store().attr(*no).map_or(0, |attr| attr.size))
-            .sum::<u64>();
+        for no in stay {
+            freed.only_here_bytes += self.store().attr(no).map_or(0, |attr| attr.size);
+        }
         Ok(())
     }
 

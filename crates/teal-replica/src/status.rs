@@ -129,10 +129,10 @@ impl Replica {
     /// Returns how many objects the server lacks something of, and how many bytes of content.
     pub(crate) fn only_here(&self) -> Result<(u64, u64), FsError> {
         let ours = self.noted_objects(|summary| summary.is_ours())?;
-        let bytes = ours
-            .iter()
-            .map(|no| self.dirty_bytes(*no))
-            .sum::<Result<u64, FsError>>()?;
+        let mut bytes = 0;
+        for no in &ours {
+            bytes += self.dirty_bytes(*no)?;
+        }
         Ok((ours.len() as u64, bytes))
     }
 
@@ -146,24 +146,17 @@ impl Replica {
             // An object without a name is not for the server.
             return Ok(0);
         }
-        let parts = [
-            Some(&note.dirty),
-            note.in_flight
-                .as_ref()
-                .map(|in_flight| &in_flight.components),
-        ];
-        // All of a new object is unsent.
-        if parts.into_iter().flatten().any(|part| part.created) {
-            return Ok(attr.size);
+        let mut bytes = 0;
+        for part in note.unsent_parts() {
+            // All of a new object is unsent.
+            if part.created {
+                return Ok(attr.size);
+            }
+            if let Some(dirty) = &part.data {
+                // Ranges may end behind a file that was cut.
+                bytes += dirty.ranges.clipped_to(0, attr.size).byte_count();
+            }
         }
-        let ranges = parts
-            .into_iter()
-            .flatten()
-            .filter_map(|part| part.data.as_ref())
-            .flat_map(|d| d.ranges.iter());
-        Ok(ranges
-            // Ranges may end behind a file that was cut.
-            .map(|(from, to)| to.min(attr.size).saturating_sub(from))
-            .sum())
+        Ok(bytes)
     }
 }

@@ -118,11 +118,13 @@ impl StuckList {
 
     /// Returns the objects that are held back in one direction.
     pub(crate) fn objects_held(&self, way: StuckDirection) -> BTreeSet<ObjectNo> {
-        self.entries
-            .keys()
-            .filter(|(of, _)| *of == way)
-            .map(|(_, no)| *no)
-            .collect()
+        let mut held = BTreeSet::new();
+        for (of, no) in self.entries.keys() {
+            if *of == way {
+                held.insert(*no);
+            }
+        }
+        held
     }
 
     /// Returns whether an object is held back in this way, and not to be tried yet.

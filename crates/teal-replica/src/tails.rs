@@ -13,7 +13,7 @@
 //! ends with nothing dirty.
 
 use super::committed::CommittedBatch;
-use super::note::{AppendedTail, ObjectNote, UnsentComponents};
+use super::note::{AppendedTail, DirtyContent, ObjectNote, UnsentComponents};
 use super::{Replica, SyncError, unexpected};
 use teal_log::{Cost, StoreError};
 use teal_proto::{ClientRequest, ServerReply};
@@ -89,6 +89,11 @@ pub(crate) fn ranges_behind(
     Some(all.iter().map(|(from, to)| (from, to - from)).collect())
 }
 
+/// Returns the content of an object that is in flight.
+fn content_in_flight(note: &mut ObjectNote) -> Option<&mut DirtyContent> {
+    note.in_flight.as_mut()?.components.data.as_mut()
+}
+
 impl Replica {
     /// Returns whether nothing was done to the content since a cut but that more was appended.
     pub(crate) fn has_tail(&self, no: ObjectNo, tail: &AppendedTail) -> Result<bool, SyncError> {
@@ -108,11 +113,10 @@ impl Replica {
     pub(crate) fn forget_tail(&self, no: ObjectNo) -> Result<(), SyncError> {
         self.change_tails(no, |note| {
             // From here on the content goes as ranges.
-            let in_batch = note
-                .in_flight
-                .as_mut()
-                .and_then(|in_flight| in_flight.components.data.as_mut());
-            in_batch.is_some_and(|in_batch| in_batch.tail.take().is_some())
+            let Some(in_batch) = content_in_flight(note) else {
+                return false;
+            };
+            in_batch.tail.take().is_some()
         })
     }
 
@@ -122,13 +126,15 @@ impl Replica {
         // One object at a time: a crash goes on with the rest.
         for no in ours {
             self.change_tails(no, |note| {
-                let in_batch = note
-                    .in_flight
-                    .as_mut()
-                    .and_then(|in_flight| in_flight.components.data.as_mut());
-                let parts = note.dirty.data.iter_mut().chain(in_batch);
-                // All of them give theirs up.
-                parts.filter_map(|dirty| dirty.tail.take()).count() > 0
+                // Both give theirs up.
+                let mut has_changed = false;
+                if let Some(dirty) = &mut note.dirty.data {
+                    has_changed |= dirty.tail.take().is_some();
+                }
+                if let Some(in_batch) = content_in_flight(note) {
+                    has_changed |= in_batch.tail.take().is_some();
+                }
+                has_changed
             })?;
         }
         Ok(())

@@ -10,6 +10,7 @@
 //!    and before the drive is detached. What a drive that is attached does not have all of is
 //!    fetched, too.
 
+use super::super::fetch::own_pieces;
 use super::super::{Replica, SyncError, unexpected};
 use super::attached::AttachedDrive;
 use super::damage::skip_damaged;
@@ -79,12 +80,12 @@ pub(super) fn tree_below(
 
 impl Replica {
     fn find_attached(&self, name: &str) -> Result<Arc<AttachedDrive>, DriveRefused> {
-        let found = self
-            .drive_set()
-            .attached_drives()
-            .into_iter()
-            .find(|drive| drive.name == name);
-        found.ok_or_else(|| DriveRefused::NotAttached(name.to_owned()))
+        for drive in self.drive_set().attached_drives() {
+            if drive.name == name {
+                return Ok(drive);
+            }
+        }
+        Err(DriveRefused::NotAttached(name.to_owned()))
     }
 
     /// An object and all below it; `lists`: also what only the server knows of.
@@ -115,19 +116,22 @@ impl Replica {
     ) -> Result<(u64, u64), DriveRefused> {
         let attached = self.find_attached(drive)?;
         let objects = self.subtree(no, true)?;
-        let new: BTreeSet<ObjectNo> = objects.iter().map(|(no, ..)| *no).collect();
-        let files = || {
-            objects
-                .iter()
-                .filter(|(_, kind, _)| *kind == FileType::File)
-        };
-        let bytes: u64 = files().map(|(_, _, size)| size).sum();
-        let others: u64 = self
-            .objects_with_affinity(&attached)?
-            .into_iter()
-            .filter(|no| !new.contains(no))
-            .map(|no| self.size_of(no))
-            .sum();
+        let mut new = BTreeSet::new();
+        let mut files = Vec::new();
+        let mut bytes = 0;
+        for (no, kind, size) in &objects {
+            new.insert(*no);
+            if *kind == FileType::File {
+                files.push((*no, *size));
+                bytes += size;
+            }
+        }
+        let mut others = 0;
+        for no in self.objects_with_affinity(&attached)? {
+            if !new.contains(&no) {
+                others += self.size_of(no);
+            }
+        }
         let room = attached.drive.capacity().total / 100 * SHARE;
         if bytes + others > room {
             return Err(DriveRefused::TooSmall {
@@ -147,8 +151,10 @@ impl Replica {
         attached.drive.sync()?;
         attached.set_has_affinity();
         let now = self.monotonic();
-        files().for_each(|(no, _, size)| attached.queue.add(*no, *size, now));
-        Ok((files().count() as u64, bytes))
+        for (no, size) in &files {
+            attached.queue.add(*no, *size, now);
+        }
+        Ok((files.len() as u64, bytes))
     }
 
     /// Takes the affinity of an object, and of all below it, to a drive away.
@@ -243,15 +249,12 @@ impl Replica {
     ) -> Result<Option<(u64, u64)>, FsError> {
         let there = content.map_or(0, |content| content.present.byte_count());
         let note = self.note_of(no)?;
-        let parts = [
-            Some(&note.dirty),
-            note.in_flight
-                .as_ref()
-                .map(|in_flight| &in_flight.components),
-        ];
-        let mut parts = parts.into_iter().flatten();
+        let is_gone = note.unsent_parts().any(|part| part.gone);
+        let is_changed = note
+            .unsent_parts()
+            .any(|part| part.created || part.data.is_some());
         let size = match self.store().attr(no) {
-            Err(StoreError::NotFound(_)) if parts.any(|part| part.gone) => return Ok(None),
+            Err(StoreError::NotFound(_)) if is_gone => return Ok(None),
             // The object has not been listed here.
             Err(StoreError::NotFound(_)) => {
                 return Ok(Some((there, content.map_or(0, |content| content.size))));
@@ -264,7 +267,6 @@ impl Replica {
         let Some(content) = content else {
             return Ok(Some((0, self.size_of(no))));
         };
-        let is_changed = parts.any(|part| part.created || part.data.is_some());
         let is_older = !note.absent.is_empty() && note.data_seq != content.data_seq;
         let is_behind =
             attached.drive.label().position < self.position() && attached.queue.contains(no);
@@ -322,21 +324,16 @@ impl Replica {
     pub(super) fn want_incomplete(&self, attached: &AttachedDrive) -> Result<(), StoreError> {
         let now = self.monotonic();
         let short = attached.unplaced_to_retry(true);
-        short
-            .into_iter()
-            .for_each(|no| attached.queue.add(no, 0, now));
+        for no in short {
+            attached.queue.add(no, 0, now);
+        }
         let has = attached.known_objects().filter(|_| attached.has_affinity());
         for no in has.into_iter().flatten() {
             let held = attached.drive.held_object(no)?;
             let is_whole = held
                 .content
                 .is_some_and(|content| content.present.byte_count() == content.size);
-            let has_content = || {
-                self.store()
-                    .attr(no)
-                    .map_or(true, |attr| attr.kind == FileType::File && attr.size > 0)
-            };
-            if held.affinity && !is_whole && has_content() {
+            if held.affinity && !is_whole && self.may_have_content(no) {
                 attached.queue.add(no, 0, now);
             }
         }
@@ -344,11 +341,18 @@ impl Replica {
     }
 
     fn size_of(&self, no: ObjectNo) -> u64 {
-        self.store()
-            .attr(no)
-            .ok()
-            .filter(|attr| attr.kind == FileType::File)
-            .map_or(0, |attr| attr.size)
+        match self.store().attr(no) {
+            Ok(attr) if attr.kind == FileType::File => attr.size,
+            _ => 0,
+        }
+    }
+
+    /// Returns whether an object has content, as far as it is known here.
+    fn may_have_content(&self, no: ObjectNo) -> bool {
+        match self.store().attr(no) {
+            Ok(attr) => attr.kind == FileType::File && attr.size > 0,
+            Err(_) => true,
+        }
     }
 
     /// Returns whether an object has affinity, or lies where everything has: then it has it from
@@ -400,10 +404,7 @@ impl Replica {
             return Ok(None);
         };
         let end = from + len.min(to - from);
-        let pieces: Vec<_> = pieces
-            .into_iter()
-            .map(|data| (data.offset, data.bytes.into_vec()))
-            .collect();
+        let pieces = own_pieces(pieces);
         let is_taken =
             attached
                 .drive

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use teal_device::Drive;
 use teal_energy::device::DEVICES_MAX;
 use teal_energy::policy::choice::CostWeights;
 use teal_env::Clock;
@@ -285,39 +286,68 @@ impl AttachedDrives {
         has_server: bool,
         (clock, is_asked): (&Arc<dyn Clock>, bool),
     ) -> Vec<ContentSource> {
-        let (mut sources, mut meters, mut asleep) = (Vec::new(), Vec::new(), Vec::new());
-        let counts = |count: &AtomicU64| count.fetch_add(u64::from(is_asked), Ordering::Relaxed);
-        for drive in self.attached_drives() {
-            if !drive.is_usable() {
-            } else if drive.has_nothing_of(no)
-                || self.enodes.get(&(drive.device, no)) == Some(data_seq)
-            {
-                counts(&drive.counters.skipped);
-            } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
-                counts(&drive.counters.avoided);
-            } else if drive.is_asleep(clock.monotonic_time()) {
-                asleep.push(drive);
-            } else {
-                meters.push(drive.current_latency());
-                sources.push(Some(ContentSource::Drive(drive)));
-            }
+        let now = clock.monotonic_time();
+        let candidates = self.drives_with((no, data_seq), now, is_asked);
+        let has_drive = !(candidates.awake.is_empty() && candidates.asleep.is_empty());
+        let mut meters = Vec::new();
+        let mut sources = Vec::new();
+        for drive in candidates.awake {
+            meters.push(drive.current_latency());
+            sources.push(Some(ContentSource::Drive(drive)));
         }
-        if has_server && !(sources.is_empty() && asleep.is_empty()) {
+        if has_server && has_drive {
             meters.push(self.server_latency());
             sources.push(Some(ContentSource::Server));
         }
-        let (weights, mut ordered) = (self.weights(), Vec::new());
+        let weights = self.weights();
         let order = choice::order_sources(&meters, bytes, weights);
         if let Some(first) = order.first().filter(|_| is_asked) {
             let served = meters[*first].read_cost(bytes, weights);
-            asleep
-                .iter()
-                .for_each(|drive| drive.note_passed_over((served, bytes), weights, clock));
+            for drive in &candidates.asleep {
+                drive.note_passed_over((served, bytes), weights, clock);
+            }
         }
+        let mut ordered = Vec::new();
         ordered.extend(order.into_iter().filter_map(|at| sources[at].take()));
-        ordered.extend(asleep.into_iter().map(ContentSource::Drive));
+        // Drives that are asleep come last, behind the server.
+        ordered.extend(candidates.asleep.into_iter().map(ContentSource::Drive));
         ordered
     }
+
+    /// Returns the drives that may have content of a commit and can be asked for it. If the
+    /// content is really read, those that are passed over are counted.
+    fn drives_with(
+        &self,
+        (no, data_seq): (ObjectNo, CommitSeq),
+        now: Duration,
+        is_asked: bool,
+    ) -> CandidateDrives {
+        let mut candidates = CandidateDrives::default();
+        let count = |counter: &AtomicU64| counter.fetch_add(u64::from(is_asked), Ordering::Relaxed);
+        for drive in self.attached_drives() {
+            if !drive.is_usable() {
+                continue;
+            }
+            let is_known_to_lack = self.enodes.get(&(drive.device, no)) == Some(data_seq);
+            if drive.has_nothing_of(no) || is_known_to_lack {
+                count(&drive.counters.skipped);
+            } else if drive.reader.is_late() && !bug(Bug::LateAskedAgain) {
+                count(&drive.counters.avoided);
+            } else if drive.is_asleep(now) {
+                candidates.asleep.push(drive);
+            } else {
+                candidates.awake.push(drive);
+            }
+        }
+        candidates
+    }
+}
+
+/// Drives that may have some content.
+#[derive(Default)]
+struct CandidateDrives {
+    awake: Vec<Arc<AttachedDrive>>,
+    asleep: Vec<Arc<AttachedDrive>>,
 }
 
 /// Content that a program will probably need: the object, the commit it is of, and the range.
@@ -328,6 +358,14 @@ impl AttachedDrives {
         self.attached.read().is_empty()
     }
 
+    /// Returns whether a block costs less from a drive than from the server.
+    fn is_cheaper(&self, drive: &AttachedDrive) -> bool {
+        let (server, weights) = (self.server_latency(), self.weights());
+        let meter = drive.meter();
+        server.predict_time(BLOCK).is_none()
+            || meter.read_cost(BLOCK, weights) < server.read_cost(BLOCK, weights)
+    }
+
     /// Takes away what a drive has that is to be asked before the server. A drive that does not
     /// answer soon is taken to have nothing.
     pub(crate) fn without_cheaper(
@@ -336,18 +374,8 @@ impl AttachedDrives {
         now: Duration,
     ) -> Vec<NearbyWant> {
         for drive in self.attached_drives() {
-            let is_cheaper = {
-                let (server, weights) = (self.server_latency(), self.weights());
-                let meter = drive.meter();
-                server.predict_time(BLOCK).is_none()
-                    || meter.read_cost(BLOCK, weights) < server.read_cost(BLOCK, weights)
-            };
-            if near.is_empty()
-                || !drive.is_usable()
-                || drive.reader.is_late()
-                || !is_cheaper
-                || drive.is_asleep(now)
-            {
+            let is_ready = drive.is_usable() && !drive.reader.is_late();
+            if near.is_empty() || !is_ready || !self.is_cheaper(&drive) || drive.is_asleep(now) {
                 continue;
             }
             let (mut asked, store) = (near.clone(), Arc::clone(&drive.drive));
@@ -355,20 +383,7 @@ impl AttachedDrives {
             if asked.is_empty() {
                 continue;
             }
-            let look = move || {
-                let has = |(no, data_seq, absent): &NearbyWant| {
-                    let content = store.held_object(*no).ok().and_then(|held| held.content);
-                    content.is_some_and(|content| {
-                        content.data_seq == *data_seq
-                            && absent.difference(&content.present).is_empty()
-                    })
-                };
-                asked
-                    .into_iter()
-                    .filter(has)
-                    .map(|(no, ..)| no)
-                    .collect::<HashSet<ObjectNo>>()
-            };
+            let look = move || wants_held_by(&store, &asked);
             let Some(has) = drive.reader.run_with_deadline(PATIENCE, look) else {
                 drive.counters.late.fetch_add(1, Ordering::Relaxed);
                 continue;
@@ -377,6 +392,21 @@ impl AttachedDrives {
         }
         near
     }
+}
+
+/// Returns the objects of which a drive has all that is wanted.
+fn wants_held_by(drive: &Drive, wants: &[NearbyWant]) -> HashSet<ObjectNo> {
+    let mut held = HashSet::new();
+    for (no, data_seq, absent) in wants {
+        let Some(content) = drive.held_object(*no).ok().and_then(|held| held.content) else {
+            continue;
+        };
+        let is_complete = absent.difference(&content.present).is_empty();
+        if content.data_seq == *data_seq && is_complete {
+            held.insert(*no);
+        }
+    }
+    held
 }
 
 fn got_bytes(got: &teal_proto::ContentAnswer) -> u64 {

@@ -15,6 +15,7 @@ use super::attached::AttachedDrive;
 use super::damage::skip_damaged;
 use super::queue::Waiting;
 use crate::seeded::{Bug, bug};
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,6 +29,12 @@ use teal_volume::FsError;
 const STEP: u64 = 1 << 20;
 /// After a burst that failed.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// A range of content that is here, and what of it is not zeros.
+struct PresentPart {
+    range: (u64, u64),
+    pieces: Vec<DataPiece>,
+}
 
 impl AttachedDrive {
     /// Returns what the drive does not have of content.
@@ -54,30 +61,11 @@ pub(super) fn run(replica: &Weak<Replica>, attached: &Arc<AttachedDrive>) {
         let Some(replica) = replica.upgrade() else {
             return;
         };
-        let age = replica.options().flush_age;
-        wait = attached.queue.due_in(replica.monotonic(), age);
-        if attached.is_untold() {
-            // The server is to hear of it, once it can.
-            wait = Some(if replica.state().is_connected() {
-                Duration::ZERO
-            } else {
-                PAUSE
-            });
-        }
-        if attached.has_affinity() {
-            let last = attached.last_burst();
-            let refetch = (last + REFETCH).saturating_sub(replica.monotonic());
-            let is_behind = attached.drive.label().position < replica.position();
-            let refetch = if is_behind || !refetch.is_zero() {
-                refetch
-            } else {
-                REFETCH
-            };
-            wait = Some(wait.map_or(refetch, |wait| wait.min(refetch)));
-        }
+        wait = replica.next_burst_in(attached);
         if wait.is_none_or(|wait| !wait.is_zero()) {
             continue;
         }
+        let age = replica.options().flush_age;
         wait = match replica.run_burst(attached) {
             Ok(()) => attached.queue.due_in(replica.monotonic(), age),
             Err(e) => {
@@ -99,6 +87,32 @@ impl Replica {
             self.run_burst(&attached)?;
         }
         Ok(())
+    }
+
+    /// Returns the time until the next burst to a drive is due; `None` if nothing waits for it.
+    fn next_burst_in(&self, attached: &AttachedDrive) -> Option<Duration> {
+        let due_in = if attached.is_untold() {
+            // The server is to hear of it, once it can.
+            Some(if self.state().is_connected() {
+                Duration::ZERO
+            } else {
+                PAUSE
+            })
+        } else {
+            let age = self.options().flush_age;
+            attached.queue.due_in(self.monotonic(), age)
+        };
+        if !attached.has_affinity() {
+            return due_in;
+        }
+        let refetch_at = attached.last_burst() + REFETCH;
+        let mut refetch_in = refetch_at.saturating_sub(self.monotonic());
+        let is_behind = attached.drive.label().position < self.position();
+        // A drive that has all commits lacks nothing that the server could send.
+        if !is_behind && refetch_in.is_zero() {
+            refetch_in = REFETCH;
+        }
+        Some(due_in.map_or(refetch_in, |due_in| due_in.min(refetch_in)))
     }
 
     /// One burst: commits, copies, durable.
@@ -131,10 +145,30 @@ impl Replica {
     ) -> Result<(), SyncError> {
         self.announce_late(attached)?;
         self.check_still_attached(attached)?;
-        let drive = &attached.drive;
         attached.burst_begins(self.monotonic());
+        let objects = self.objects_of_burst(attached, taken)?;
+        attached.queue.set_ahead(objects.len());
+        for objects in objects.chunks(WANTS_MAX) {
+            if self.copy_objects(attached, objects)?.is_break() {
+                // The drive is let go as it is.
+                return Ok(());
+            }
+        }
+        attached.drive.sync()?;
+        attached.report_unplaced();
+        attached.counters.bursts.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Brings a drive up to the newest commit, and returns the objects whose content is to be
+    /// copied to it.
+    fn objects_of_burst(
+        &self,
+        attached: &AttachedDrive,
+        taken: &Waiting,
+    ) -> Result<Vec<ObjectNo>, SyncError> {
         for (no, data_seq, spoiled) in &taken.spoiled {
-            skip_damaged(drive.drop_damaged(*no, *data_seq, spoiled))?;
+            skip_damaged(attached.drive.drop_damaged(*no, *data_seq, spoiled))?;
         }
         let mut objects = taken.objects.clone();
         {
@@ -143,37 +177,39 @@ impl Replica {
         }
         objects.extend(attached.unplaced_to_retry(false));
         objects.extend(self.apply_history(attached)?);
-        let objects: Vec<ObjectNo> = objects.into_iter().collect();
-        attached.queue.set_ahead(objects.len());
-        for objects in objects.chunks(WANTS_MAX) {
-            let (seen, versions) = {
-                let _applying = self.lock_applying()?;
-                (self.position(), self.versions_at_server(objects)?)
+        Ok(objects.into_iter().collect())
+    }
+
+    /// Copies the content of a few objects to a drive; breaks off when it is gone.
+    fn copy_objects(
+        &self,
+        attached: &AttachedDrive,
+        objects: &[ObjectNo],
+    ) -> Result<ControlFlow<()>, SyncError> {
+        let (seen, versions) = {
+            let _applying = self.lock_applying()?;
+            (self.position(), self.versions_at_server(objects)?)
+        };
+        let now = self.monotonic();
+        let position = attached.drive.label().position;
+        for (no, version) in objects.iter().zip(versions) {
+            attached.queue.pass_one();
+            if attached.queue.is_gone() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let Some(version) = version else {
+                attached.set_unplaced(*no, 0);
+                continue;
             };
-            let (now, position) = (self.monotonic(), drive.label().position);
-            for (no, version) in objects.iter().zip(versions) {
-                attached.queue.pass_one();
-                if attached.queue.is_gone() {
-                    // The drive is let go as it is.
-                    return Ok(());
-                }
-                let Some(version) = version else {
-                    attached.set_unplaced(*no, 0);
-                    continue;
-                };
-                let is_affine = self.inherits_affinity(attached, &version)?;
-                if version.data_seq > position {
-                    // The content has come since. The next burst copies it.
-                    attached.queue.add(version.object, 0, now);
-                } else if version.kind == FileType::File {
-                    self.copy_to(attached, &version, (seen, is_affine))?;
-                }
+            let is_affine = self.inherits_affinity(attached, &version)?;
+            if version.data_seq > position {
+                // The content has come since. The next burst copies it.
+                attached.queue.add(version.object, 0, now);
+            } else if version.kind == FileType::File {
+                self.copy_to(attached, &version, (seen, is_affine))?;
             }
         }
-        drive.sync()?;
-        attached.report_unplaced();
-        attached.counters.bursts.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Takes in what was committed since the drive's position; what of it is to be on the drive.
@@ -212,24 +248,7 @@ impl Replica {
                 attached.drive.sync()?;
             }
             for change in pulled.changes {
-                match change {
-                    PulledObject::Is { version, ranges } => {
-                        if version.kind == FileType::File && !bug(Bug::DriveMissesNews) {
-                            let state = (version.data_seq, version.size);
-                            skip_damaged(attached.drive.apply_change(
-                                version.object,
-                                state,
-                                ranges.as_deref(),
-                            ))?;
-                        }
-                        if self.inherits_affinity(attached, &version)? {
-                            wanted.push(version.object);
-                        }
-                    }
-                    PulledObject::Gone { object } => {
-                        skip_damaged(attached.drive.remove_object(object))?
-                    }
-                }
+                wanted.extend(self.apply_change(attached, change)?);
             }
             match pulled.more {
                 Some(behind) => {
@@ -248,6 +267,31 @@ impl Replica {
                 }
             }
         }
+    }
+
+    /// Takes in one change; returns its object if that is to be on the drive.
+    fn apply_change(
+        &self,
+        attached: &AttachedDrive,
+        change: PulledObject,
+    ) -> Result<Option<ObjectNo>, SyncError> {
+        let (version, ranges) = match change {
+            PulledObject::Is { version, ranges } => (version, ranges),
+            PulledObject::Gone { object } => {
+                skip_damaged(attached.drive.remove_object(object))?;
+                return Ok(None);
+            }
+        };
+        let object = version.object;
+        if version.kind == FileType::File && !bug(Bug::DriveMissesNews) {
+            let state = (version.data_seq, version.size);
+            let applied = attached
+                .drive
+                .apply_change(object, state, ranges.as_deref());
+            skip_damaged(applied)?;
+        }
+        let is_wanted = self.inherits_affinity(attached, &version)?;
+        Ok(is_wanted.then_some(object))
     }
 
     /// Changes what a drive says of itself, with the proof that this client knows the volume.
@@ -299,15 +343,11 @@ impl Replica {
                 let Some(parts) = self.as_committed(version, &mut seen, (at, stop))? else {
                     break 'ranges;
                 };
-                for (range, pieces) in parts {
+                for PresentPart { range, pieces } in parts {
                     let bytes: u64 = pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+                    let written = &attached.counters.written_bytes;
                     match drive.install(no, (version.data_seq, version.size), range, &pieces) {
-                        Ok(true) => drop(
-                            attached
-                                .counters
-                                .written_bytes
-                                .fetch_add(bytes, Ordering::Relaxed),
-                        ),
+                        Ok(true) => drop(written.fetch_add(bytes, Ordering::Relaxed)),
                         Ok(false) => return Ok(()),
                         Err(StoreError::Corrupt { .. }) => return Ok(()),
                         Err(e) => return Err(e.into()),
@@ -343,16 +383,12 @@ impl Replica {
 
     /// Returns the ranges here of content that is still as the server has it since `version`;
     /// `None`: it has changed. `seen`: the position at which that was looked at last.
-    #[allow(
-        clippy::type_complexity,
-        reason = "ranges, and what of them is not zeros"
-    )]
     fn as_committed(
         &self,
         version: &ObjectVersion,
         seen: &mut CommitSeq,
         (from, to): (u64, u64),
-    ) -> Result<Option<Vec<((u64, u64), Vec<DataPiece>)>>, SyncError> {
+    ) -> Result<Option<Vec<PresentPart>>, SyncError> {
         let no = version.object;
         // The position stays, and with it what the note means.
         let _applying = self.lock_applying()?;
@@ -377,18 +413,28 @@ impl Replica {
         let mut here = ByteRanges::default();
         here.add(from, to);
         let mut parts = Vec::new();
-        for (from, to) in here.difference(&note.absent).iter() {
-            let (mut at, mut pieces) = (from, Vec::new());
-            while let Some(data) = self.store().seek(no, at, false)?.filter(|data| *data < to) {
-                at = self
-                    .store()
-                    .seek(no, data, true)?
-                    .map_or(to, |hole| hole.min(to));
-                pieces.push((data, self.store().read(no, data, (at - data) as usize)?));
-            }
-            parts.push(((from, to), pieces));
+        for range in here.difference(&note.absent).iter() {
+            let pieces = self.read_data(no, range)?;
+            parts.push(PresentPart { range, pieces });
         }
         Ok(Some(parts))
+    }
+
+    /// Reads what is not a hole in a range of a file that is here.
+    fn read_data(
+        &self,
+        no: ObjectNo,
+        (from, to): (u64, u64),
+    ) -> Result<Vec<DataPiece>, StoreError> {
+        let mut pieces = Vec::new();
+        let mut at = from;
+        while let Some(data) = self.store().seek(no, at, false)?.filter(|data| *data < to) {
+            let hole = self.store().seek(no, data, true)?;
+            at = hole.map_or(to, |hole| hole.min(to));
+            let bytes = self.store().read(no, data, (at - data) as usize)?;
+            pieces.push((data, bytes));
+        }
+        Ok(pieces)
     }
 }
 

@@ -20,8 +20,9 @@
 use super::{
     AppendedTail, ComponentsInFlight, DirtyContent, NoteSummary, ObjectNote, UnsentComponents,
 };
+use crate::field_reader::FieldReader;
 use teal_types::ranges::ByteRanges;
-use teal_types::{BatchNo, CommitSeq, HardLink, Name, ObjectNo};
+use teal_types::{BatchNo, HardLink, Name, ObjectNo};
 
 const VERSION: u8 = 2;
 /// The first version that notes the name that an object lost, and since when it is behind.
@@ -35,6 +36,19 @@ const UNLISTED: u8 = 8;
 const NEEDS_LOOK: u8 = 16;
 const LOST: u8 = 32;
 const BEHIND: u8 = 64;
+
+// The flags of a part.
+const CREATED: u8 = 1;
+const GONE: u8 = 2;
+const ATTRIBUTES: u8 = 4;
+const DATA: u8 = 8;
+const NAMES: u8 = 16;
+const TAIL: u8 = 32;
+
+/// Returns the bit of a flag that is set, and none of another.
+const fn flag_bit(is_set: bool, bit: u8) -> u8 {
+    if is_set { bit } else { 0 }
+}
 
 impl ObjectNote {
     /// Returns what the first bytes of an encoded note tell.
@@ -50,14 +64,13 @@ impl ObjectNote {
     pub(crate) fn encode(&self) -> Vec<u8> {
         self.check();
         // The order of the parts is that of the bits.
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        let flags = flag(!self.dirty.is_empty(), DIRTY)
-            | flag(self.in_flight.is_some(), IN_FLIGHT)
-            | flag(!self.absent.is_empty(), ABSENT)
-            | flag(self.unlisted, UNLISTED)
-            | flag(self.needs_look, NEEDS_LOOK)
-            | flag(self.lost_name.is_some(), LOST)
-            | flag(self.behind_since.is_some(), BEHIND);
+        let flags = flag_bit(!self.dirty.is_empty(), DIRTY)
+            | flag_bit(self.in_flight.is_some(), IN_FLIGHT)
+            | flag_bit(!self.absent.is_empty(), ABSENT)
+            | flag_bit(self.unlisted, UNLISTED)
+            | flag_bit(self.needs_look, NEEDS_LOOK)
+            | flag_bit(self.lost_name.is_some(), LOST)
+            | flag_bit(self.behind_since.is_some(), BEHIND);
         let mut out = vec![VERSION, flags];
         if !self.dirty.is_empty() {
             put_components(&mut out, &self.dirty);
@@ -81,9 +94,9 @@ impl ObjectNote {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut t = NoteReader(bytes);
-        let version = t.u8()?;
-        let flags = t.u8()?;
+        let mut t = FieldReader::new(bytes);
+        let version = t.take_u8()?;
+        let flags = t.take_u8()?;
         let known = if version < WITH_LOST_NAME {
             2 * NEEDS_LOOK
         } else {
@@ -103,23 +116,23 @@ impl ObjectNote {
         }
         if flags & IN_FLIGHT != 0 {
             note.in_flight = Some(ComponentsInFlight {
-                batch: BatchNo::new(t.u64()?),
+                batch: BatchNo::new(t.take_u64()?),
                 components: t.components(version)?,
                 sent_names: t.links()?,
             });
         }
         if flags & ABSENT != 0 {
-            note.data_seq = t.seq()?;
+            note.data_seq = t.take_seq()?;
             note.absent = t.ranges()?;
         }
         if flags & LOST != 0 {
             note.lost_name = Some(t.link()?);
         }
         if flags & BEHIND != 0 {
-            note.behind_since = Some(t.seq()?);
+            note.behind_since = Some(t.take_seq()?);
         }
         // Bytes beyond the end are damage.
-        t.0.is_empty().then_some(note)
+        t.is_empty().then_some(note)
     }
 }
 
@@ -159,24 +172,13 @@ fn put_ranges(out: &mut Vec<u8>, ranges: &ByteRanges) {
 
 fn put_components(out: &mut Vec<u8>, part: &UnsentComponents) {
     let tail = part.data.as_ref().and_then(|dirty| dirty.tail);
-    let created = part.created;
-    let gone = part.gone;
-    let has_tail = tail.is_some();
-    let flags = [
-        created,
-        gone,
-        part.attributes.is_some(),
-        part.data.is_some(),
-        part.links.is_some(),
-        has_tail,
-    ];
-    // The first flag is bit 0.
-    out.push(
-        flags
-            .iter()
-            .rev()
-            .fold(0, |bits, set| bits << 1 | u8::from(*set)),
-    );
+    let flags = flag_bit(part.created, CREATED)
+        | flag_bit(part.gone, GONE)
+        | flag_bit(part.attributes.is_some(), ATTRIBUTES)
+        | flag_bit(part.data.is_some(), DATA)
+        | flag_bit(part.links.is_some(), NAMES)
+        | flag_bit(tail.is_some(), TAIL);
+    out.push(flags);
     if let Some(base) = part.attributes {
         out.extend(base.get().to_le_bytes());
     }
@@ -202,85 +204,66 @@ fn put_components(out: &mut Vec<u8>, part: &UnsentComponents) {
     }
 }
 
-/// Takes fields from the front; nothing is taken past the end.
-struct NoteReader<'a>(&'a [u8]);
-
-impl<'a> NoteReader<'a> {
-    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(len)?;
-        self.0 = tail;
-        Some(head)
-    }
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.bytes(N)?.try_into().ok()
-    }
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-    fn seq(&mut self) -> Option<CommitSeq> {
-        self.u64().map(CommitSeq::new)
-    }
+impl<'a> FieldReader<'a> {
     fn short_bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.u8()?;
-        self.bytes(usize::from(len))
+        let len = self.take_u8()?;
+        self.take_bytes(usize::from(len))
     }
     fn links(&mut self) -> Option<Vec<HardLink>> {
-        let count = self.u16()?;
+        let count = self.take_u16()?;
         (0..count).map(|_| self.link()).collect()
     }
     fn link(&mut self) -> Option<HardLink> {
         Some(HardLink {
-            dir: ObjectNo::new(self.u64()?),
+            dir: ObjectNo::new(self.take_u64()?),
             name: Name::new(self.short_bytes()?).ok()?,
         })
     }
     fn ranges(&mut self) -> Option<ByteRanges> {
-        let count = u32::from_le_bytes(self.array()?);
+        let count = self.take_u32()?;
         let ranges: Option<Vec<_>> = (0..count)
-            .map(|_| Some((self.u64()?, self.u64()?)))
+            .map(|_| Some((self.take_u64()?, self.take_u64()?)))
             .collect();
         // Ranges must be ascending and must not touch.
         ByteRanges::from_sorted(ranges?)
     }
     fn components(&mut self, version: u8) -> Option<UnsentComponents> {
-        let known = if version < WITH_TAIL { 32 } else { 64 };
-        let flags = self.u8().filter(|flags| *flags < known)?;
+        let known = if version < WITH_TAIL {
+            2 * NAMES
+        } else {
+            2 * TAIL
+        };
+        let flags = self.take_u8().filter(|flags| *flags < known)?;
         let mut part = UnsentComponents {
-            created: flags & 1 != 0,
-            gone: flags & 2 != 0,
+            created: flags & CREATED != 0,
+            gone: flags & GONE != 0,
             ..UnsentComponents::default()
         };
-        if flags & 4 != 0 {
-            part.attributes = Some(self.seq()?);
+        if flags & ATTRIBUTES != 0 {
+            part.attributes = Some(self.take_seq()?);
         }
-        if flags & 8 != 0 {
+        if flags & DATA != 0 {
             part.data = Some(DirtyContent {
-                base: self.seq()?,
-                least_size: self.u64()?,
+                base: self.take_seq()?,
+                least_size: self.take_u64()?,
                 ranges: self.ranges()?,
                 tail: None,
             });
         }
-        if flags & 32 != 0 {
+        if flags & TAIL != 0 {
             let tail = AppendedTail {
-                start: self.u64()?,
-                from: self.u64()?,
-                to: self.u64()?,
+                start: self.take_u64()?,
+                from: self.take_u64()?,
+                to: self.take_u64()?,
             };
             // A tail without dirty content is damage.
             part.data.as_mut()?.tail = Some(tail);
         }
-        if flags & 16 != 0 {
-            part.links = Some((self.seq()?, self.links()?));
+        if flags & NAMES != 0 {
+            part.links = Some((self.take_seq()?, self.links()?));
         }
-        for _ in 0..self.u16()? {
-            let base = self.seq()?;
+        for _ in 0..self.take_u16()? {
+            let base = self.take_seq()?;
             part.xattrs.push((self.short_bytes()?.to_vec(), base));
         }
         Some(part)

@@ -35,62 +35,61 @@ impl StateComparison<'_> {
 
     /// Makes dirty what the server has lost of it; says whether it is anything.
     pub(super) fn offer_lost(&self, note: &mut ObjectNote) -> bool {
-        let Self {
-            locked,
-            no,
-            now,
-            common,
-            ..
-        } = *self;
-        let mut is_any = self.offer_xattrs(note);
-        let attr = locked.attr(no);
-        let comparable = |of: &ReplicatedAttributes| {
-            // A directory's times are those of its entries.
-            let mut of = *of;
-            if attr.kind.is_dir() {
-                (of.mtime, of.ctime) = Default::default();
-            }
-            of
-        };
-        if self.is_lost(
-            &comparable(&attributes_of(&attr)),
-            |of| comparable(&of.attributes),
-            now.attr_seq,
-        ) {
-            note.dirty.attributes.get_or_insert(common);
-            is_any = true;
+        // Each component is compared, whatever has become of the others.
+        let has_xattrs = self.offer_xattrs(note);
+        let has_attributes = self.offer_attributes(note);
+        let has_names = self.offer_names(note);
+        let has_content = self.offer_content(note);
+        has_xattrs || has_attributes || has_names || has_content
+    }
+
+    fn offer_attributes(&self, note: &mut ObjectNote) -> bool {
+        let attr = self.locked.attr(self.no);
+        let kind = attr.kind;
+        let is_lost = self.is_lost(
+            &without_derived_times(attributes_of(&attr), kind),
+            |of| without_derived_times(of.attributes, kind),
+            self.now.attr_seq,
+        );
+        if is_lost {
+            note.dirty.attributes.get_or_insert(self.common);
         }
-        // The order of names has no meaning.
-        let sorted = |mut links: Vec<HardLink>| {
-            links.sort();
-            links
-        };
-        let here = sorted(links_of(locked, no));
-        let is_pending = note.dirty.links.is_some();
-        if is_pending || self.is_lost(&here, |of| sorted(of.links.clone()), now.link_seq) {
-            is_any |= !is_pending;
-            note.dirty.links = Some((common, now.links.clone()));
+        is_lost
+    }
+
+    fn offer_names(&self, note: &mut ObjectNote) -> bool {
+        let here = sorted_links(&links_of(self.locked, self.no));
+        let is_dirty = note.dirty.links.is_some();
+        let is_lost = self.is_lost(&here, |of| sorted_links(&of.links), self.now.link_seq);
+        if is_dirty || is_lost {
+            note.dirty.links = Some((self.common, self.now.links.clone()));
         }
-        let has_other = self.is_lost(&content_mark(locked, no), content_mark_of, now.data_seq);
+        is_lost && !is_dirty
+    }
+
+    fn offer_content(&self, note: &mut ObjectNote) -> bool {
+        let attr = self.locked.attr(self.no);
+        let here = content_mark(self.locked, self.no);
         // Absent content of a lost commit cannot be offered.
-        if attr.kind == FileType::File && note.data_seq <= common && has_other {
-            let before = note.dirty.data.as_ref();
-            let cut = before.map_or(u64::MAX, |dirty| dirty.least_size);
-            // Changes from before the common commit keep their base: they have not seen what
-            // others did since.
-            let base = before.map_or(common, |dirty| dirty.base.min(common));
-            let mut ranges = ByteRanges::default();
-            ranges.add(0, attr.size.max(1));
-            // The absent part is as it was at the last common commit.
-            note.dirty.data = Some(DirtyContent {
-                base,
-                least_size: cut,
-                ranges: ranges.difference(&note.absent),
-                tail: None,
-            });
-            is_any = true;
+        let can_be_offered = attr.kind == FileType::File && note.data_seq <= self.common;
+        if !can_be_offered || !self.is_lost(&here, content_mark_of, self.now.data_seq) {
+            return false;
         }
-        is_any
+        let before = note.dirty.data.as_ref();
+        let least_size = before.map_or(u64::MAX, |dirty| dirty.least_size);
+        // Changes from before the common commit keep their base: they have not seen what others
+        // did since.
+        let base = before.map_or(self.common, |dirty| dirty.base.min(self.common));
+        let mut ranges = ByteRanges::default();
+        ranges.add(0, attr.size.max(1));
+        // The absent part is as it was at the last common commit.
+        note.dirty.data = Some(DirtyContent {
+            base,
+            least_size,
+            ranges: ranges.difference(&note.absent),
+            tail: None,
+        });
+        true
     }
 
     fn offer_xattrs(&self, note: &mut ObjectNote) -> bool {
@@ -117,6 +116,26 @@ impl StateComparison<'_> {
             .extend(names.into_iter().map(|name| (name, self.common)));
         is_any
     }
+}
+
+/// Returns attributes without the times that follow from others: a directory's times are those of
+/// its entries.
+fn without_derived_times(of: ReplicatedAttributes, kind: FileType) -> ReplicatedAttributes {
+    if !kind.is_dir() {
+        return of;
+    }
+    ReplicatedAttributes {
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        ..of
+    }
+}
+
+/// Returns names in an order that is the same for the same names; it has no other meaning.
+fn sorted_links(links: &[HardLink]) -> Vec<HardLink> {
+    let mut links = links.to_vec();
+    links.sort();
+    links
 }
 
 /// Returns whether the server's object of this number is the one here. No program can set the time
