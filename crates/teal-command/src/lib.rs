@@ -10,6 +10,7 @@
 
 pub mod logging;
 pub mod mount_table;
+pub mod path_context;
 pub mod paths;
 pub mod place_text;
 pub mod profile;

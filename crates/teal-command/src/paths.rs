@@ -1,6 +1,7 @@
 //! The places of things: mount points, stores, sockets, logs.
 
-use anyhow::{Context, Result, bail};
+use crate::path_context::PathContext as _;
+use anyhow::{Result, bail};
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub fn default_mount_point() -> Result<PathBuf> {
 /// Returns an absolute path without symlinks, `.` and `..` as far as it exists. A dead mount point
 /// at its end is not touched.
 pub fn absolute_path(path: &Path) -> Result<PathBuf> {
-    let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    let path = std::path::absolute(path).with_path(path)?;
     if path.file_name().is_none() {
         return Ok(path);
     }
@@ -162,8 +163,8 @@ fn make_private(dir: &Path) -> Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .with_context(|| dir.display().to_string())?;
-    let meta = std::fs::symlink_metadata(dir).with_context(|| dir.display().to_string())?;
+        .with_path(dir)?;
+    let meta = std::fs::symlink_metadata(dir).with_path(dir)?;
     // Another user could have made the directory first, in a place such as /tmp.
     if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
         bail!("{} belongs to somebody else", dir.display());
@@ -196,7 +197,7 @@ pub fn inspect_mount_point(dir: &Path) -> Result<MountPointState> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(MountPointState::Missing),
         // A dead mount fails every call; the kernel tells it apart from other errors.
         Err(_) if teal_fuse::is_dead(dir) => return Ok(MountPointState::Dead),
-        Err(e) => return Err(e).with_context(|| dir.display().to_string()),
+        Err(e) => return Err(e).with_path(dir),
     };
     if !meta.is_dir() {
         return Ok(MountPointState::NotDirectory);
@@ -205,7 +206,7 @@ pub fn inspect_mount_point(dir: &Path) -> Result<MountPointState> {
         .parent()
         .map(std::fs::metadata)
         .transpose()
-        .with_context(|| dir.display().to_string())?;
+        .with_path(dir)?;
     // A mount point has another device than its parent.
     if parent.is_none_or(|p| p.dev() != meta.dev()) {
         return Ok(if teal_fuse::is_dead(dir) {
@@ -215,7 +216,7 @@ pub fn inspect_mount_point(dir: &Path) -> Result<MountPointState> {
         });
     }
     // One entry is enough to know.
-    let mut entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let mut entries = std::fs::read_dir(dir).with_path(dir)?;
     Ok(if entries.next().is_some() {
         MountPointState::NotEmpty
     } else {

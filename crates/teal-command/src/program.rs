@@ -7,6 +7,7 @@
 //! 2. *One version*: [`teal_program`] returns a program of the version of this one, or an error
 //!    with the version and the place that were found.
 
+use crate::path_context::PathContext as _;
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -62,7 +63,7 @@ fn check_version(path: &Path) -> Result<()> {
         .arg("--version")
         .stdin(Stdio::null())
         .output();
-    let asked = asked.with_context(|| path.display().to_string())?;
+    let asked = asked.with_path(path)?;
     let answer = String::from_utf8_lossy(&asked.stdout);
     // Any other answer comes from an unrelated program of that name.
     match answer.trim().strip_prefix("teal ") {

@@ -50,10 +50,10 @@ pub(crate) fn apply_setting(
         "clean-below-percent" => settings.clean_below_percent = between(0, 50)? as u32,
         _ => {
             // The error lists every name, so that a mistyped one can be corrected at once.
-            let mut known: Vec<_> = list_settings(settings)
-                .into_iter()
-                .map(|(k, _)| k)
-                .collect();
+            let mut known = Vec::new();
+            for (key, _) in list_settings(settings) {
+                known.push(key);
+            }
             known.push(PRIORITY_KEY.into());
             return Err(format!(
                 "unknown setting {key}; known are {}",
@@ -103,13 +103,10 @@ const PRIORITY_RANGE: &str = "the priority goes from 0 (joules) to 1 (speed)";
 
 /// Reads a priority as people write it.
 fn parse_priority(text: &str) -> Result<u64> {
-    let share = text
-        .parse::<f64>()
-        .ok()
-        .filter(|share| (0.0..=1.0).contains(share));
-    let share = share
-        .ok_or_else(|| anyhow::anyhow!("'{text}' is no priority: {PRIORITY_RANGE}, such as 0.5"))?;
-    Ok((share * 100.0).round() as u64)
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok((share * 100.0).round() as u64),
+        _ => anyhow::bail!("'{text}' is no priority: {PRIORITY_RANGE}, such as 0.5"),
+    }
 }
 
 /// Runs the command.

@@ -6,6 +6,7 @@ use crate::mounts::no_daemon_error;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use teal_command::path_context::PathContext as _;
 use teal_command::paths;
 use teal_command::say::{count_noun, say, shown_path};
 
@@ -160,11 +161,11 @@ fn path_under(dir: &Path, path: &str) -> PathBuf {
 
 fn remove_path(path: &Path) -> Result<()> {
     // The copy may be a symbolic link, which is removed itself and not followed.
-    let meta = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
+    let meta = std::fs::symlink_metadata(path).with_path(path)?;
     let done = if meta.is_dir() {
         std::fs::remove_dir_all(path)
     } else {
         std::fs::remove_file(path)
     };
-    done.with_context(|| path.display().to_string())
+    done.with_path(path)
 }

@@ -1,10 +1,14 @@
 //! The control socket of a mount: one line of JSON asks, one line answers.
 //!
-//! The module `messages` has the requests and the answers.
+//! The module `messages` has the requests and the answers, `states` and `verdicts` what they mean.
 
 mod messages;
+mod states;
+mod verdicts;
 
 pub(crate) use messages::*;
+pub(crate) use states::{MountPhase, RequestTransport, SyncReach};
+pub(crate) use verdicts::{MachineState, SafetyVerdict, ServerState, StoreState, count_of};
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -14,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use teal_command::path_context::PathContext as _;
 use teal_command::paths;
 use teal_command::say::escape_control;
 
@@ -48,7 +53,7 @@ impl ControlSocket {
         }
         // A failure to remove it shows in `bind`.
         let _ = std::fs::remove_file(&path);
-        let socket = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+        let socket = UnixListener::bind(&path).with_path(&path)?;
         Ok(Self {
             listener: socket,
             path,
@@ -69,7 +74,7 @@ fn has_let_go(stream: UnixStream) -> bool {
         return false;
     };
     match ask_on(stream, &ControlRequest::Status, PATIENCE) {
-        Ok(ControlAnswer::Status(status)) if !status.ending => false,
+        Ok(ControlAnswer::Status(status)) if status.phase == MountPhase::Serving => false,
         // A daemon that ends closes the connection, at the latest with its process.
         Ok(ControlAnswer::Status(_)) | Err(_) => {
             wait_for_end(&daemon, ENDING_SECS).unwrap_or(false)
@@ -208,7 +213,7 @@ fn ask_on(
 pub(crate) fn all_statuses() -> Result<Vec<MountStatus>> {
     let mut found = Vec::new();
     let dir = paths::runtime_dir()?;
-    for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
+    for entry in std::fs::read_dir(&dir).with_path(&dir)? {
         let path = entry?.path();
         // Sockets of daemons that died are passed over: they refuse the connection.
         if path.extension().is_some_and(|e| e == "sock")

@@ -1,7 +1,9 @@
 //! `teal device`, `teal where`: drives and what is on them, for people.
 
 use crate::cli::{AffinityCommand, DeviceCommand};
-use crate::control::{self, ControlAnswer, ControlRequest, DeviceLine, SourceLine, WhereLine};
+use crate::control::{
+    self, ControlAnswer, ControlRequest, DeviceLine, SourceLine, WhereLine, count_of,
+};
 use crate::mounts::{no_daemon_error, object_at};
 use crate::status::waiting_objects;
 use anyhow::{Context, Result, bail};
@@ -38,28 +40,15 @@ pub(crate) fn run_device(what: DeviceCommand) -> Result<ExitCode> {
             // The daemon runs in another directory, so paths are made absolute here.
             let path = drive_place(&path)?;
             let dir = paths::mount_point_for(dir)?;
-            let file_stem = path.file_stem();
-            let name = name
-                .or_else(|| file_stem.map(|stem| stem.to_string_lossy().into_owned()))
-                .context("a drive needs a name: give one with --name")?;
-            let profile = profile.unwrap_or_default();
-            // A misspelt profile is refused before the daemon is asked to make anything.
-            if !profile.is_empty() {
-                profile::shipped_profile(&profile)?;
-            }
             let request = ControlRequest::DeviceAdd {
-                path: path.clone(),
+                name: drive_name(name, &path)?,
+                path,
                 size,
-                name: name.clone(),
                 portable,
-                profile,
+                profile: profile.unwrap_or_default(),
                 force,
             };
-            ask_mount(&dir, &request)?;
-            let place = shown_path(&path);
-            say!("{name} is a drive of this volume now, in {place}; it is attached");
-            let quoted = shell_quoted(&name);
-            say!("before you unplug it, run: teal device detach {quoted}");
+            add_drive(&dir, &request)?;
         }
         DeviceCommand::Ls { json, dir } => list_drives(&paths::mount_point_for(dir)?, json)?,
         DeviceCommand::Attach { path, dir } => {
@@ -90,6 +79,41 @@ pub(crate) fn run_device(what: DeviceCommand) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the name of a new drive: the one that was given, or that of its file.
+fn drive_name(given: Option<String>, path: &Path) -> Result<String> {
+    if let Some(name) = given {
+        return Ok(name);
+    }
+    // Only a path such as `/` has no file name.
+    let stem = path
+        .file_stem()
+        .context("a drive needs a name: give one with --name")?;
+    Ok(stem.to_string_lossy().into_owned())
+}
+
+/// Has the daemon make a drive, and says what to do before it is unplugged.
+fn add_drive(dir: &Path, request: &ControlRequest) -> Result<()> {
+    let ControlRequest::DeviceAdd {
+        path,
+        name,
+        profile,
+        ..
+    } = request
+    else {
+        unreachable!("called with a request for a new drive");
+    };
+    // A misspelt profile is refused before the daemon is asked to make anything.
+    if !profile.is_empty() {
+        profile::shipped_profile(profile)?;
+    }
+    ask_mount(dir, request)?;
+    let place = shown_path(path);
+    say!("{name} is a drive of this volume now, in {place}; it is attached");
+    let quoted = shell_quoted(name);
+    say!("before you unplug it, run: teal device detach {quoted}");
+    Ok(())
 }
 
 /// Lists the drives of the volume on `dir`.
@@ -165,11 +189,7 @@ fn tell_progress(dir: &Path, name: &str) {
     };
     let is_it = |line: &&DeviceLine| line.name == name || line.place.as_deref() == Some(name);
     if let Some(line) = devices.iter().find(is_it) {
-        let written = line
-            .counts
-            .iter()
-            .find(|(known, _)| known == "written_bytes")
-            .map_or(0, |(_, count)| *count);
+        let written = count_of(&line.counts, "written_bytes");
         let (copied, waits) = (human_size(written), waiting_objects(line.queued));
         // Drives hold content as the server has it, so changes that only this machine has go to the
         // server first.
@@ -227,17 +247,11 @@ fn show_drive(line: &DeviceLine) {
                 count_noun(line.objects.unwrap_or(0), "object"),
                 line.position.unwrap_or(0)
             );
-            let so_far = |name| {
-                line.counts
-                    .iter()
-                    .find(|(known, _)| known == name)
-                    .map_or(0, |(_, count)| *count)
-            };
             say!(
                 "  {} read in {}, {} written",
-                human_size(so_far("read_bytes")),
-                count_noun(so_far("reads"), "read"),
-                human_size(so_far("written_bytes"))
+                human_size(count_of(&line.counts, "read_bytes")),
+                count_noun(count_of(&line.counts, "reads"), "read"),
+                human_size(count_of(&line.counts, "written_bytes"))
             );
             if line.queued > 0 {
                 say!("  {} to be copied to it", waiting_objects(line.queued));
@@ -257,7 +271,9 @@ fn show_drive(line: &DeviceLine) {
         ),
         (None, None) => say!("{name}  not attached, {kind}, {}", human_size(line.bytes)),
     }
-    line.superseded.iter().for_each(|words| say!("  {words}"));
+    if let Some(words) = &line.superseded {
+        say!("  {words}");
+    }
 }
 
 /// Lists what is always kept on a drive, and how much of that has found no room.

@@ -91,25 +91,28 @@ impl DriveService {
 
     /// Returns the drives that are attached.
     fn attached_drives(&self) -> Vec<DriveStatus> {
-        self.client
-            .replica()
-            .map_or_else(Vec::new, |replica| replica.drive_statuses())
+        match self.client.replica() {
+            Some(replica) => replica.drive_statuses(),
+            None => Vec::new(),
+        }
     }
 
     /// Returns the name and the place of each attached drive, and the number of objects that wait
     /// for it. Asks none of the drives.
     pub(crate) fn attached_places(&self) -> Vec<(String, String, u64)> {
-        self.client
-            .replica()
-            .map_or_else(Vec::new, |replica| replica.attached_drive_names())
+        match self.client.replica() {
+            Some(replica) => replica.attached_drive_names(),
+            None => Vec::new(),
+        }
     }
 
     /// Lets go of the drives that are not there any more. Returns the name and the place of each,
     /// and the reason why it is gone.
     fn lose_absent(&self) -> Vec<(String, String, String)> {
-        self.client
-            .replica()
-            .map_or_else(Vec::new, |replica| replica.lose_absent_drives())
+        match self.client.replica() {
+            Some(replica) => replica.lose_absent_drives(),
+            None => Vec::new(),
+        }
     }
 
     /// Makes the watching thread look at all places now.
@@ -153,10 +156,12 @@ impl DriveService {
 
     /// Returns the name of the drive that is attached from this file or disk.
     fn attached_from(&self, path: &Path) -> Option<String> {
-        let mut drives = self.attached_places().into_iter();
-        drives
-            .find(|(_, place, _)| is_same(Path::new(place), path))
-            .map(|(name, ..)| name)
+        for (name, place, _) in self.attached_places() {
+            if is_same(Path::new(&place), path) {
+                return Some(name);
+            }
+        }
+        None
     }
 
     /// Remembers which drives are attached. If a person has named the place, the drive is looked

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use teal_command::path_context::PathContext as _;
 use teal_command::paths::{self, MountPointState};
 use teal_command::{READY, fuse_is_there};
 
@@ -114,7 +115,7 @@ fn start_daemon(args: &MountArgs, made: Rollback) -> Result<ExitCode> {
         .create(true)
         .append(true)
         .open(&log)
-        .with_context(|| log.display().to_string())?;
+        .with_path(&log)?;
     let program = std::env::current_exe().context("the file of this program is not known")?;
     let mut command = Command::new(program);
     // The daemon is this program again, which says on standard output when it serves.

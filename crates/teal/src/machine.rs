@@ -21,15 +21,15 @@ const KEY: &[u8; 16] = b"TealFS owner v1\0";
 /// The system has no number, and none can be kept.
 pub(crate) fn this_machine() -> Result<StoreOwner> {
     // The number of the system comes first, because other programs know the machine by it.
-    let known = FILES
-        .iter()
-        .find_map(|file| parse_machine_id(&std::fs::read_to_string(file).ok()?));
+    let mut known = None;
+    for file in FILES {
+        if known.is_none() {
+            known = read_machine_id(Path::new(file));
+        }
+    }
     let number = known.map_or_else(own_number, Ok)?;
     // Without it the machine is still told by its number.
-    let boot = std::fs::read_to_string(BOOT)
-        .ok()
-        .and_then(|text| self::parse_machine_id(&text))
-        .unwrap_or(number);
+    let boot = read_machine_id(Path::new(BOOT)).unwrap_or(number);
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -39,10 +39,15 @@ pub(crate) fn this_machine() -> Result<StoreOwner> {
     Ok(StoreOwner::new(hasher.finish128().as_bytes(), boot, &name))
 }
 
+/// Returns the number in a file, if it is one.
+fn read_machine_id(file: &Path) -> Option<[u8; 16]> {
+    parse_machine_id(&std::fs::read_to_string(file).ok()?)
+}
+
 /// Returns the sixteen bytes that `text` says in hexadecimal digits; `None` if it says anything
 /// else, or only zeros.
 fn parse_machine_id(text: &str) -> Option<[u8; 16]> {
-    let digits: String = text.trim().chars().filter(|digit| *digit != '-').collect();
+    let digits = text.trim().replace('-', "");
     let value = u128::from_str_radix(&digits, 16).ok()?;
     (digits.len() == 32 && value != 0).then(|| value.to_be_bytes())
 }
@@ -50,12 +55,7 @@ fn parse_machine_id(text: &str) -> Option<[u8; 16]> {
 /// Returns the number that this program keeps where the system has none.
 fn own_number() -> Result<[u8; 16]> {
     let file = paths::machine_file()?;
-    let kept = || {
-        std::fs::read_to_string(&file)
-            .ok()
-            .and_then(|text| parse_machine_id(&text))
-    };
-    if let Some(number) = kept() {
+    if let Some(number) = read_machine_id(&file) {
         return Ok(number);
     }
     let new = SystemEntropy.random_id();
@@ -66,7 +66,7 @@ fn own_number() -> Result<[u8; 16]> {
         )
     })?;
     // Another program may have been faster: then its number is the one that counts.
-    Ok(kept().unwrap_or(new))
+    Ok(read_machine_id(&file).unwrap_or(new))
 }
 
 /// Writes the file unless it exists: of several programs that begin at once, the first one's number

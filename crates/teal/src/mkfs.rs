@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use teal_command::path_context::PathContext as _;
 use teal_command::paths;
 use teal_command::say::{say, shown_path};
 use teal_env::{Disk, FileDisk, OpenMode, SystemClock, SystemEntropy};
@@ -145,9 +146,8 @@ fn resize_file(path: &Path, size: u64) -> Result<()> {
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(path)
-        .with_context(|| path.display().to_string())?;
-    file.set_len(size)
-        .with_context(|| path.display().to_string())
+        .with_path(path)?;
+    file.set_len(size).with_path(path)
 }
 
 /// Refuses a device that is mounted, whatever `--force` says.

@@ -23,10 +23,9 @@ pub(crate) fn newest_at(point: &Path) -> Option<MountEntry> {
 /// Returns the mounts of TealFS to which an object belongs.
 fn teal_mounts_of(meta: &Metadata) -> Result<Vec<MountEntry>> {
     let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-    Ok(list_mounts()?
-        .into_iter()
-        .filter(|mount| mount.device == device && mount.is_teal())
-        .collect())
+    let mut mounts = list_mounts()?;
+    mounts.retain(|mount| mount.device == device && mount.is_teal());
+    Ok(mounts)
 }
 
 /// Returns whether a file, or the directory in which it would be made, lies on a mount of TealFS.
@@ -68,11 +67,7 @@ fn unanswered_error(mount: &MountEntry) -> Error {
 
 /// Returns the error that no daemon of TealFS answers for `dir`.
 pub(crate) fn no_daemon_error(dir: &Path) -> Error {
-    let mounted = list_mounts()
-        .unwrap_or_default()
-        .into_iter()
-        .rfind(|mount| mount.point == dir);
-    match mounted.filter(MountEntry::is_teal) {
+    match newest_at(dir).filter(MountEntry::is_teal) {
         Some(mount) => unanswered_error(&mount),
         None => anyhow!("nothing of TealFS is mounted on {}", shown_path(dir)),
     }
@@ -94,12 +89,13 @@ fn resolve_parent(path: &Path) -> Result<PathBuf> {
 
 /// Returns the metadata of the object that a path means.
 fn metadata_of(path: &Path) -> Result<Metadata> {
-    let meta = std::fs::symlink_metadata(path).with_context(|| shown_path(path))?;
+    let named = || shown_path(path);
+    let meta = std::fs::symlink_metadata(path).with_context(named)?;
     // A link outside of every mount leads to the object meant; a link on a mount is an object
     // itself.
     if meta.is_symlink() && teal_mounts_of(&meta)?.is_empty() {
-        let target = path.canonicalize().with_context(|| shown_path(path))?;
-        return std::fs::metadata(&target).with_context(|| shown_path(path));
+        let target = path.canonicalize().with_context(named)?;
+        return std::fs::metadata(&target).with_context(named);
     }
     Ok(meta)
 }

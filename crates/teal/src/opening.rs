@@ -7,7 +7,7 @@
 //! 3. A store that something else holds, such as the daemon of another user or one that has just
 //!    removed its socket, is refused after [`UNKNOWN_ROUNDS`].
 
-use crate::control;
+use crate::control::{self, MountPhase};
 use anyhow::{Context, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -82,7 +82,7 @@ fn refusal(error: DiskOpenError, holder: StoreHolder) -> Error {
 fn holder_of(paths: &[&Path]) -> Result<StoreHolder> {
     for status in control::all_statuses()? {
         let is_held = paths.iter().any(|path| is_same(path, &status.store));
-        if is_held && status.ending {
+        if is_held && status.phase == MountPhase::Ending {
             let pid = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
             return Ok(StoreHolder::Ending(pid));
         }

@@ -151,14 +151,15 @@ fn parse_in_range(
     example: &str,
 ) -> Result<u64> {
     debug_assert!(!range.is_empty(), "a number of {option} exists");
-    let number = value
-        .and_then(|text| text.parse().ok())
-        .filter(|number| range.contains(number));
+    if let Some(text) = value
+        && let Ok(number) = text.parse()
+        && range.contains(&number)
+    {
+        return Ok(number);
+    }
     // The error names the bounds, because the manual may not be at hand.
     let (low, high) = range.into_inner();
-    number.ok_or_else(|| {
-        anyhow!("mount option {option}: give {what} from {low} to {high}, such as {example}")
-    })
+    bail!("mount option {option}: give {what} from {low} to {high}, such as {example}")
 }
 
 fn parse_seconds(
@@ -218,11 +219,13 @@ impl MountConfig {
             (self.queue.is_some(), "queue"),
             (!self.delay.is_zero(), "delay_ms"),
         ];
-        given
-            .into_iter()
-            .filter(|(is_given, _)| *is_given)
-            .map(|(_, name)| name)
-            .collect()
+        let mut names = Vec::new();
+        for (is_given, name) in given {
+            if is_given {
+                names.push(name);
+            }
+        }
+        names
     }
 }
 
@@ -344,13 +347,13 @@ impl MountConfig {
 }
 
 fn parse_threads(option: &str, value: Option<&str>) -> Result<NonZeroUsize> {
-    let number = value.and_then(|text| text.parse::<NonZeroUsize>().ok());
-    let threads = number.filter(|threads| *threads <= THREADS_MAX);
-    threads.with_context(|| {
-        format!(
-            "mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4"
-        )
-    })
+    if let Some(text) = value
+        && let Ok(threads) = text.parse::<NonZeroUsize>()
+        && threads <= THREADS_MAX
+    {
+        return Ok(threads);
+    }
+    bail!("mount option {option}: give a whole number from 1 to {THREADS_MAX}, such as threads=4")
 }
 
 /// Validates options. The last one of those that contradict each other holds, as with mount(8).

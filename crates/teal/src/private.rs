@@ -13,6 +13,7 @@ use rustix::fs::{Mode, chmod};
 use std::fs::Metadata;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use teal_command::path_context::PathContext as _;
 
 /// The bits that a private file or directory does not have.
 const OTHERS: u32 = 0o077;
@@ -54,13 +55,11 @@ impl Drop for PrivateFiles {
 
 /// Makes the data of a server private.
 pub(crate) fn enforce_server_data(data: &Path) -> Result<()> {
-    let meta = std::fs::metadata(data).with_context(|| data.display().to_string())?;
+    let meta = std::fs::metadata(data).with_path(data)?;
     // A directory that only its owner can read was made private before: it holds nothing of others.
     if is_open(&meta) {
-        for entry in std::fs::read_dir(data).with_context(|| data.display().to_string())? {
-            let name = entry
-                .with_context(|| data.display().to_string())?
-                .file_name();
+        for entry in std::fs::read_dir(data).with_path(data)? {
+            let name = entry.with_path(data)?.file_name();
             // `lost+found` belongs to the file system itself.
             let is_known = name
                 .to_str()
@@ -84,14 +83,14 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
     // A list instead of recursion, because the tree may be deep.
     let mut todo = vec![dir.to_owned()];
     while let Some(dir) = todo.pop() {
-        let meta = std::fs::metadata(&dir).with_context(|| dir.display().to_string())?;
+        let meta = std::fs::metadata(&dir).with_path(&dir)?;
         narrow_mode(&dir, &meta, OTHERS)?;
-        for entry in std::fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
-            let path = entry.with_context(|| dir.display().to_string())?.path();
+        for entry in std::fs::read_dir(&dir).with_path(&dir)? {
+            let path = entry.with_path(&dir)?.path();
             let meta = match std::fs::symlink_metadata(&path) {
                 // SQLite removes its own files at any time.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                meta => meta.with_context(|| path.display().to_string())?,
+                meta => meta.with_path(&path)?,
             };
             if meta.is_dir() {
                 todo.push(path);
@@ -105,7 +104,7 @@ pub(crate) fn enforce_below(dir: &Path) -> Result<()> {
 
 /// Takes the rights of others from a store file; a device has its rights from elsewhere.
 pub(crate) fn enforce_store(store: &Path) -> Result<()> {
-    let meta = std::fs::metadata(store).with_context(|| store.display().to_string())?;
+    let meta = std::fs::metadata(store).with_path(store)?;
     if meta.is_file() {
         narrow_mode(store, &meta, STRANGERS)
     } else {

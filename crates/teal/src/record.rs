@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
+use teal_command::path_context::PathContext as _;
 use teal_command::paths;
 use teal_command::say::say;
 use teal_command::size::human_size;
@@ -127,11 +128,7 @@ fn ending_signals() -> Result<UnixStream> {
 fn not_inside(file: &Path, dir: &Path) -> Result<()> {
     let parent = file.parent().unwrap_or(Path::new("/"));
     // All paths of one file system have the same device number.
-    let device = |path: &Path| {
-        std::fs::metadata(path)
-            .map(|m| m.dev())
-            .with_context(|| path.display().to_string())
-    };
+    let device = |path: &Path| std::fs::metadata(path).map(|m| m.dev()).with_path(path);
     if device(parent)? == device(dir)? {
         bail!(
             "{} is on the mount that is to be recorded; choose a place elsewhere",

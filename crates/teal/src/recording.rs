@@ -1,13 +1,14 @@
 //! The daemon's side of a recording: requests become events, numbers become names.
 
 use crate::control::RecordingStatus;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use rustix::fs::RenameFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use teal_command::path_context::PathContext as _;
 use teal_env::{Clock as _, Entropy as _, SystemClock, SystemEntropy};
 use teal_fuse::{FuseOperation, KernelRequest, ReplyOutcome, SetattrRequest};
 use teal_mount::RequestWatcher;
@@ -60,7 +61,7 @@ impl RecordingOrder<'_> {
             .create_new(true)
             .mode(0o600)
             .open(self.file);
-        file.with_context(|| self.file.display().to_string())
+        file.with_path(self.file)
     }
 
     fn trace_header(&self, clock: &SystemClock) -> TraceHeader {
@@ -127,7 +128,7 @@ impl RecordingSlot {
         );
         // A file without a recording would look like an empty trace.
         let recording = started.inspect_err(|_| drop(std::fs::remove_file(order.file)));
-        let recording = recording.with_context(|| order.file.display().to_string())?;
+        let recording = recording.with_path(order.file)?;
         let recorder = recording.recorder();
         *present = Some((order.file.to_owned(), recording));
         Ok(Arc::new(RecordingWatcher {

@@ -27,6 +27,7 @@ use tokio::runtime::Runtime;
 use crate::control::{ConflictShown, MachineShown, StuckShown, UnsentChanges, UpstreamShown};
 use crate::private;
 use crate::serving::RunningServer;
+use teal_command::path_context::PathContext as _;
 use teal_command::paths;
 use teal_command::say::shown_path;
 use teal_types::VolumeId;
@@ -77,11 +78,9 @@ fn setting_file(store: &Path) -> Result<PathBuf> {
 pub(crate) fn load_setting(store: &Path) -> Result<Option<ReplicaSetting>> {
     let file = setting_file(store)?;
     match std::fs::read_to_string(&file) {
-        Ok(text) => Ok(Some(
-            toml::from_str(&text).with_context(|| file.display().to_string())?,
-        )),
+        Ok(text) => Ok(Some(toml::from_str(&text).with_path(&file)?)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).with_context(|| file.display().to_string()),
+        Err(e) => Err(e).with_path(&file),
     }
 }
 
@@ -92,7 +91,7 @@ pub(crate) fn save_setting(store: &Path, setting: &ReplicaSetting) -> Result<()>
         .recursive(true)
         .mode(0o700)
         .create(&dir)
-        .with_context(|| dir.display().to_string())?;
+        .with_path(&dir)?;
     let file = setting_file(store)?;
     let text = toml::to_string(setting).context("the setting cannot be written as text")?;
     replace_file(&file, text.as_bytes(), ExistingFile::Replace)
@@ -105,7 +104,7 @@ pub(crate) fn remove_setting(store: &Path) -> Result<()> {
     // A setting that is missing already is as wanted.
     match std::fs::remove_file(&file) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(e).with_context(|| file.display().to_string());
+            return Err(e).with_path(&file);
         }
         _ => {}
     }
@@ -259,10 +258,10 @@ pub(crate) fn why_server_is_not_asked(store: &Path, read_only: bool) -> String {
     if read_only {
         return "this mount is read-only and does not ask it".to_owned();
     }
-    let file = setting_file(store).map_or_else(
-        |_| "the setting beside the store".to_owned(),
-        |file| shown_path(&file),
-    );
+    let file = match setting_file(store) {
+        Ok(file) => shown_path(&file),
+        Err(_) => "the setting beside the store".to_owned(),
+    };
     format!("it is not known where it is: {file} was missing when the volume was mounted")
 }
 
@@ -281,9 +280,14 @@ pub(crate) fn upstream_shown(
         ServerConnection::Denied { why } => (Some(why.clone()), true),
     };
     // Only the server knows its machines; a failure to list them must not hide the rest.
-    let machines = serving
-        .and_then(|serving| serving.server.replicas(serving.volume()).ok())
-        .unwrap_or_default();
+    let (mut machines, mut counts) = (Vec::new(), Vec::new());
+    if let Some(serving) = serving {
+        machines = serving
+            .server
+            .replicas(serving.volume())
+            .unwrap_or_default();
+        counts = server_counts(&serving.server.counts());
+    }
     UpstreamShown {
         served: serving.map(|serving| serving.address().to_string()),
         replica: status.author.replica,
@@ -300,23 +304,22 @@ pub(crate) fn upstream_shown(
         live: status.is_live,
         announcing: status.announcing,
         pinned: status.pins.paths.clone(),
-        pinned_missing: match &status.pins {
-            PinStatus {
-                trouble: Some(why), ..
-            } => Some(why.clone()),
-            PinStatus {
-                is_coming: true, ..
-            } => Some("it is on its way".to_owned()),
-            _ => None,
-        },
+        pinned_missing: why_pinned_is_missing(&status.pins),
         last_flush_secs: status.last_flush.map(|time| time.as_secs()),
         counts: named_counts(&status.counts, &status.requests),
         machines: machines.into_iter().map(machine_shown).collect(),
-        server_counts: serving
-            .map(|serving| server_counts(&serving.server.counts()))
-            .unwrap_or_default(),
+        server_counts: counts,
         server_damaged_chunks: serving.map_or(0, |serving| serving.server.damaged_chunks()),
     }
+}
+
+/// Returns why not all that is pinned is here; `None` if it is.
+fn why_pinned_is_missing(pins: &PinStatus) -> Option<String> {
+    // What keeps content away is worth more than that some of it is coming.
+    if let Some(why) = &pins.trouble {
+        return Some(why.clone());
+    }
+    pins.is_coming.then(|| "it is on its way".to_owned())
 }
 
 fn stuck_shown(object: &StuckObject) -> StuckShown {
@@ -357,48 +360,51 @@ fn server_counts(of: &ServerCounts) -> Vec<(String, u64)> {
 
 /// Returns the counters in `done`, the number of all requests, and that of each kind.
 fn named_counts(done: &[(&str, u64)], requests: &[u64; REQUEST_KINDS.len()]) -> Vec<(String, u64)> {
-    let all = [("requests", requests.iter().sum())];
-    let done = done
-        .iter()
-        .chain(&all)
-        .map(|(name, count)| ((*name).to_owned(), *count));
-    let kinds = REQUEST_KINDS
-        .iter()
-        .zip(requests)
-        .map(|(kind, count)| (format!("request_{kind}"), *count));
-    done.chain(kinds).collect()
+    let mut named = Vec::new();
+    for (name, count) in done {
+        named.push(((*name).to_owned(), *count));
+    }
+    // The sum stands before its parts, and people need not add them up.
+    named.push(("requests".to_owned(), requests.iter().sum()));
+    for (kind, count) in REQUEST_KINDS.iter().zip(requests) {
+        named.push((format!("request_{kind}"), *count));
+    }
+    named
 }
 
 /// Returns the open conflicts of a volume, for people.
 pub(crate) fn open_conflicts(client: &FileSystem) -> Result<Vec<ConflictShown>> {
-    let kind = |kind| match kind {
+    // A volume without a server has one history and no conflicts.
+    let Some(replica) = client.replica() else {
+        return Ok(Vec::new());
+    };
+    let mut shown = Vec::new();
+    for conflict in replica.unresolved_conflicts()? {
+        let note = conflict.note;
+        shown.push(ConflictShown {
+            id: note.id,
+            kind: conflict_words(note.kind).to_owned(),
+            device: note.device,
+            time: teal_command::say::date_and_time(note.time),
+            path: note.path,
+            is_removed: conflict.is_removed,
+            copy_path: note.copy_path,
+            is_copy_removed: conflict.is_copy_removed,
+            lost: note.lost,
+        });
+    }
+    Ok(shown)
+}
+
+fn conflict_words(kind: ConflictKind) -> &'static str {
+    match kind {
         ConflictKind::Content => "two contents",
         ConflictKind::Attributes => "two sets of attributes",
         ConflictKind::Xattr => "two values of an extended attribute",
         ConflictKind::Name => "two files of one name",
         ConflictKind::Removal => "removed and changed",
         ConflictKind::Move => "moved to two places",
-    };
-    // A volume without a server has one history and no conflicts.
-    let Some(replica) = client.replica() else {
-        return Ok(Vec::new());
-    };
-    let found = replica.unresolved_conflicts()?;
-    Ok(found
-        .into_iter()
-        .map(|conflict| (conflict.is_removed, conflict.is_copy_removed, conflict.note))
-        .map(|(is_removed, is_copy_removed, note)| ConflictShown {
-            id: note.id,
-            kind: kind(note.kind).to_owned(),
-            device: note.device,
-            time: teal_command::say::date_and_time(note.time),
-            path: note.path,
-            is_removed,
-            copy_path: note.copy_path,
-            is_copy_removed,
-            lost: note.lost,
-        })
-        .collect())
+    }
 }
 
 #[cfg(test)]

@@ -31,17 +31,17 @@ enum RollbackStep {
     Other(UndoFunction),
 }
 
+/// Says what was to be removed where that failed.
+fn removed(path: &Path, done: std::io::Result<()>) -> Result<()> {
+    done.with_context(|| format!("removing {}", path.display()))
+}
+
 impl RollbackStep {
     fn undo(self) -> Result<()> {
-        let removing = |path: &Path| format!("removing {}", path.display());
         match self {
-            Self::RemoveFile(path) => std::fs::remove_file(&path).with_context(|| removing(&path)),
-            Self::RemoveEmptyDir(path) => {
-                std::fs::remove_dir(&path).with_context(|| removing(&path))
-            }
-            Self::RemoveTree(path) => {
-                std::fs::remove_dir_all(&path).with_context(|| removing(&path))
-            }
+            Self::RemoveFile(path) => removed(&path, std::fs::remove_file(&path)),
+            Self::RemoveEmptyDir(path) => removed(&path, std::fs::remove_dir(&path)),
+            Self::RemoveTree(path) => removed(&path, std::fs::remove_dir_all(&path)),
             Self::Setting(store, Some(setting)) => replica::save_setting(&store, &setting),
             Self::Setting(store, None) => replica::remove_setting(&store),
             Self::Other(undo) => (undo.0)(),

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use teal_command::path_context::PathContext as _;
 use teal_command::paths::{self, MountPointState};
 use teal_command::say::{say, shell_quoted};
 use teal_env::{Clock, SystemClock};
@@ -35,20 +36,9 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
         return readmit(&dir, ReplicaNo::new(replica));
     }
     let mounted = mounted_on(&dir)?;
-    let store = match &mounted {
-        Some(status) => store_of(status, args)?,
-        None => paths::mount_and_store(Some(&dir), args.store.as_deref())?.1,
-    };
-    if args.size.is_some() && store.exists() {
-        bail!(
-            "{} exists already: --size is for a new store",
-            store.display()
-        );
-    }
+    let store = wanted_store(mounted.as_ref(), &dir, args)?;
     let known = load_own_setting(&store)?;
-    let own = mounted
-        .as_ref()
-        .and_then(|status| status.upstream.as_ref()?.served.clone());
+    let own = mounted.as_ref().and_then(own_address);
     // A volume that is served on the wanted address needs no new start, only a new token.
     if own.is_some() && is_served_as_asked(known.as_ref(), args) {
         return print_invitation(&dir);
@@ -62,13 +52,8 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
     } else {
         Some(up::make_store(&store, args.size, &dir, &mut made)?)
     };
-    let setting = prepare_server(
-        args,
-        (&store, &dir),
-        known.as_ref(),
-        own.as_deref(),
-        &mut made,
-    )?;
+    let places = (&*store, &*dir);
+    let setting = prepare_server(args, places, known.as_ref(), own.as_deref(), &mut made)?;
     let code = match mounted {
         Some(status) => remount_with_server(args, &status, (known, &setting), made)?,
         None => {
@@ -86,6 +71,28 @@ pub(crate) fn serve_volume(args: &ServeArgs) -> Result<ExitCode> {
         print_invitation(&dir)?;
     }
     Ok(code)
+}
+
+/// Returns the store that is to be served: the one that is mounted, or the one that the arguments
+/// name.
+fn wanted_store(mounted: Option<&MountStatus>, dir: &Path, args: &ServeArgs) -> Result<PathBuf> {
+    let store = match mounted {
+        // The store of a mount is known; the arguments may only name the same.
+        Some(status) => store_of(status, args)?,
+        None => paths::mount_and_store(Some(dir), args.store.as_deref())?.1,
+    };
+    if args.size.is_some() && store.exists() {
+        bail!(
+            "{} exists already: --size is for a new store",
+            store.display()
+        );
+    }
+    Ok(store)
+}
+
+/// Returns where the server in the process of a mount listens, if there is one.
+fn own_address(status: &MountStatus) -> Option<String> {
+    status.upstream.as_ref()?.served.clone()
 }
 
 /// Returns the setting of a volume that can have a server here, if it has one already.
@@ -301,7 +308,7 @@ fn create_served_volume(data: &Path, label: &str) -> Result<String> {
         .recursive(true)
         .mode(0o700)
         .create(data.join("chunks"))
-        .with_context(|| data.display().to_string())?;
+        .with_path(data)?;
     // The files of the new database are private from the start.
     let _private = private::PrivateFiles::begin();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -402,7 +409,7 @@ pub(crate) fn join_volume(args: &JoinArgs) -> Result<ExitCode> {
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&kept)
-        .with_context(|| kept.display().to_string())?;
+        .with_path(&kept)?;
     identity.save(&kept)?;
     // The token is used up: from here on this machine is known to the server, and `teal up` tries
     // again.

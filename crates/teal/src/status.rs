@@ -1,7 +1,9 @@
 //! `teal status` and `teal down`.
 
 use crate::control::{
-    self, ControlAnswer, ControlRequest, MountStatus, UnmountReport, UnsentChanges, UpstreamShown,
+    self, ControlAnswer, ControlRequest, MachineShown, MachineState, MountStatus, RequestTransport,
+    SafetyVerdict, ServerState, StoreState, SyncReach, UnmountReport, UnsentChanges, UpstreamShown,
+    count_of,
 };
 use crate::mounts::no_daemon_error;
 use anyhow::{Result, bail};
@@ -63,22 +65,21 @@ fn show_mount(s: &MountStatus) {
             human_size(s.host_lacks_bytes)
         );
     }
-    // The worst of the states is shown.
-    let state = match (s.failed, s.read_only, s.uncommitted) {
-        (true, _, _) => {
+    let state = match s.store_state() {
+        StoreState::Failed => {
             "FAILED: the disk refused a write; what was synced before is safe. Unmount, \
              check the disk, mount again"
         }
-        (_, true, _) => "read-only",
-        (_, _, true) => "changes of the last seconds are on their way to the disk",
-        _ => "everything is on the disk",
+        StoreState::ReadOnly => "read-only",
+        StoreState::Uncommitted => "changes of the last seconds are on their way to the disk",
+        StoreState::Durable => "everything is on the disk",
     };
     say!("  state    {state}");
     // Programs may rely on sync(2), so a volume that it does not reach says so.
-    if !s.syncfs && !s.read_only {
+    if s.sync_reach == SyncReach::SingleFiles && !s.read_only {
         say!("  sync     sync(2) and syncfs(2) do not reach this volume; fsync(2) does");
     }
-    if s.uring {
+    if s.transport == RequestTransport::Rings {
         say!("  kernel   requests come over io_uring");
     }
     if let Some(r) = &s.recording {
@@ -140,66 +141,69 @@ fn show_stuck_files(u: &UpstreamShown) {
 
 /// Shows the state of a mount towards its server, and the server itself if it is in this process.
 fn show_upstream(u: &UpstreamShown) {
-    match (&u.served, &u.trouble) {
-        (Some(address), None) => say!("  server   in this process, listening on {address}"),
-        (None, None) if !u.connected => say!("  server   not reached yet"),
-        (_, None) => say!(
+    match u.server_state() {
+        ServerState::InThisProcess { address } => {
+            say!("  server   in this process, listening on {address}")
+        }
+        ServerState::NotReachedYet => say!("  server   not reached yet"),
+        ServerState::Connected => say!(
             "  server   connected; history applied up to commit {}",
             u.seen
         ),
-        (_, Some(why)) if u.denied => {
+        ServerState::Refuses { why } => {
             // The line itself says that the server refuses.
             let why = why.strip_prefix("the server refuses: ").unwrap_or(why);
             say!("  server   REFUSES this machine: {why}");
         }
-        (_, Some(why)) => say!("  server   out of reach: {why}"),
+        ServerState::OutOfReach { why } => say!("  server   out of reach: {why}"),
     }
     if let Some(why) = &u.stuck {
         say!("           and does not take changes: {why}");
     }
     show_stuck_files(u);
-    for m in &u.machines {
-        // The first state that applies is shown.
-        let live = match (m.local, m.revoked, m.connected) {
-            (true, _, _) => "this machine".to_owned(),
-            (_, true, _) => "shut out".to_owned(),
-            (_, _, true) => "connected".to_owned(),
-            (_, _, false) => format!("last heard of at {}", m.last_heard),
-        };
-        say!(
-            "  machine  {} \"{}\", {live}; history known up to commit {}",
-            m.replica,
-            m.device,
-            m.position
-        );
+    for machine in &u.machines {
+        show_machine(machine);
     }
     if u.served.is_some() {
-        let count = |name| {
-            u.server_counts
-                .iter()
-                .find(|(known, _)| known == name)
-                .map_or(0, |(_, count)| *count)
-        };
-        let (came, went) = (
-            human_size(count("received_bytes")),
-            human_size(count("sent_bytes")),
-        );
-        say!(
-            "  served   {} commits of {} operations with {} conflicts; {came} of content came, \
-             {went} went",
-            count("commits"),
-            count("ops"),
-            count("conflicts")
-        );
+        show_served(&u.server_counts);
     }
     if !u.pinned.is_empty() {
-        let all = u.pinned_missing.as_ref().map_or_else(
-            || "all of it is here".to_owned(),
-            |why| format!("not all of it is here: {why}"),
-        );
+        let all = match &u.pinned_missing {
+            None => "all of it is here".to_owned(),
+            Some(why) => format!("not all of it is here: {why}"),
+        };
         say!("  pinned   {}; {all}", u.pinned.join(", "));
     }
     show_safety(u);
+}
+
+/// Shows a machine of the volume, as its server sees it.
+fn show_machine(m: &MachineShown) {
+    let state = match m.state() {
+        MachineState::ThisMachine => "this machine".to_owned(),
+        MachineState::ShutOut => "shut out".to_owned(),
+        MachineState::Connected => "connected".to_owned(),
+        MachineState::Away => format!("last heard of at {}", m.last_heard),
+    };
+    say!(
+        "  machine  {} \"{}\", {state}; history known up to commit {}",
+        m.replica,
+        m.device,
+        m.position
+    );
+}
+
+/// Shows what a server has done since it was started.
+fn show_served(counts: &[(String, u64)]) {
+    let came = human_size(count_of(counts, "received_bytes"));
+    let went = human_size(count_of(counts, "sent_bytes"));
+    say!(
+        "  served   {} commits of {} operations with {} conflicts; {came} of content came, \
+         {went} went",
+        count_of(counts, "commits"),
+        count_of(counts, "ops"),
+        count_of(counts, "conflicts")
+    );
 }
 
 /// Says whether the server has everything, and what it lacks.
@@ -212,35 +216,29 @@ fn show_safety(u: &UpstreamShown) {
         ),
         None => ("the server", "this machine may be unplugged or lost"),
     };
-    // The most urgent of the answers that fit is shown.
-    if u.announcing {
-        say!("  safe?    NO: the volume is still on its way to {place}");
-    } else if u.only_here > 0 && u.denied {
-        let are = if u.only_here == 1 { "is" } else { "are" };
-        say!(
-            "  safe?    NO: {} ({}) {are} only here, and the server takes nothing from this \
-             machine",
-            so_many(u.only_here, "object"),
-            human_size(u.only_here_bytes)
-        );
-    } else if u.denied {
-        say!(
+    let bytes = human_size(u.only_here_bytes);
+    let only_here = format!("{} ({bytes})", so_many(u.only_here, "object"));
+    let (are, them) = if u.only_here == 1 {
+        ("is", "it")
+    } else {
+        ("are", "them")
+    };
+    match u.safety() {
+        SafetyVerdict::Announcing => {
+            say!("  safe?    NO: the volume is still on its way to {place}")
+        }
+        SafetyVerdict::OnlyHereAndRefused => say!(
+            "  safe?    NO: {only_here} {are} only here, and the server takes nothing from this \
+             machine"
+        ),
+        SafetyVerdict::UnknownToRefused => say!(
             "  safe?    unknown: the server had taken all changes of this machine, and does not \
              answer it any more"
-        );
-    } else if u.only_here > 0 {
-        let (are, them) = if u.only_here == 1 {
-            ("is", "it")
-        } else {
-            ("are", "them")
-        };
-        say!(
-            "  safe?    NO: {} ({}) {are} only here; `teal flush` sends {them}",
-            so_many(u.only_here, "object"),
-            human_size(u.only_here_bytes)
-        );
-    } else if u.server_damaged_chunks > 0 {
-        say!(
+        ),
+        SafetyVerdict::OnlyHere => {
+            say!("  safe?    NO: {only_here} {are} only here; `teal flush` sends {them}")
+        }
+        SafetyVerdict::ServerDamaged => say!(
             "  safe?    NO: {} of content {} damaged in the server's own store; `teal check \
              --server` names the files, and mends what this machine's store has",
             so_many(u.server_damaged_chunks as u64, "chunk"),
@@ -249,15 +247,13 @@ fn show_safety(u: &UpstreamShown) {
             } else {
                 "are"
             }
-        );
-    } else if u.stuck_count > 0 {
-        say!(
+        ),
+        SafetyVerdict::NotAllHere => say!(
             "  safe?    NO: {} cannot be brought here as {place} has {}",
             so_many(u.stuck_count as u64, "object"),
             if u.stuck_count == 1 { "it" } else { "them" }
-        );
-    } else {
-        say!("  safe?    yes: {place} has everything; {means}");
+        ),
+        SafetyVerdict::Safe => say!("  safe?    yes: {place} has everything; {means}"),
     }
 }
 

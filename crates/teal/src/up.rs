@@ -6,6 +6,7 @@ use crate::{launch, mkfs};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
+use teal_command::path_context::PathContext as _;
 use teal_command::paths::{self, MountPointState};
 use teal_command::say::say;
 use teal_command::size::human_size;
@@ -112,7 +113,7 @@ pub(crate) fn make_store(
     let size = match size {
         Some(size) => size,
         None => {
-            let host = rustix::fs::statvfs(parent).with_context(|| parent.display().to_string())?;
+            let host = rustix::fs::statvfs(parent).with_path(parent)?;
             let free = host.f_bavail * host.f_frsize;
             // A fifth of the free space is left to others; a store has whole MiB.
             let size = (free / 5 * 4).min(LARGEST_DEFAULT) >> 20 << 20;

@@ -28,6 +28,7 @@
 //!
 //! A failure answers `{"answer":"error","error":"…"}`. Paths are written as [`place_text`] says.
 
+use super::states::{MountPhase, RequestTransport, SyncReach};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use teal_command::place_text;
@@ -217,15 +218,12 @@ pub(crate) struct MountStatus {
     pub(crate) settings: Vec<(String, u64)>,
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) requests: Vec<(String, u64)>,
-    /// True if requests come over io_uring, and false if they come over /dev/fuse.
-    #[serde(default)]
-    pub(crate) uring: bool,
-    /// True if `sync(2)` and `syncfs(2)` reach the volume.
-    #[serde(default)]
-    pub(crate) syncfs: bool,
-    /// The mount has been taken away, and the daemon closes the store.
-    #[serde(default)]
-    pub(crate) ending: bool,
+    #[serde(default, rename = "uring")]
+    pub(crate) transport: RequestTransport,
+    #[serde(default, rename = "syncfs")]
+    pub(crate) sync_reach: SyncReach,
+    #[serde(default, rename = "ending")]
+    pub(crate) phase: MountPhase,
     /// The recording that is on its way, or the last one.
     pub(crate) recording: Option<RecordingStatus>,
     /// The changes and connections between this mount and the server, if the volume has one.

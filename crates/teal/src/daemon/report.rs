@@ -21,10 +21,16 @@ pub(super) fn mount_status(volume: &ServedVolume) -> MountStatus {
         space.free <= space.free_of_capacity,
         "the host can only take space away"
     );
-    let uuid: String = superblock.uuid.iter().map(|b| format!("{b:02x}")).collect();
-    let of_store = config::list_settings(&store.settings()).into_iter();
-    let counted = store.counter_values();
-    let drives = volume.drives.attached_places().into_iter();
+    let mut uuid = String::new();
+    for byte in superblock.uuid {
+        uuid += &format!("{byte:02x}");
+    }
+    let mut settings = config::list_settings(&store.settings());
+    settings.extend(config::priority_setting(&volume.client));
+    let mut counters = Vec::new();
+    for (name, count) in store.counter_values().each() {
+        counters.push((name.to_owned(), count));
+    }
     MountStatus {
         mount_point: volume.args.dir.clone(),
         store: volume.args.path.clone(),
@@ -41,25 +47,29 @@ pub(super) fn mount_status(volume: &ServedVolume) -> MountStatus {
         objects: space.objects,
         uncommitted: store.is_dirty(),
         orphans: store.orphans().map_or(0, |o| o.len() as u64),
-        settings: of_store
-            .chain(config::priority_setting(&volume.client))
-            .collect(),
-        counters: counted.each().map(|(k, v)| (k.to_owned(), v)).collect(),
+        settings,
+        counters,
         requests: volume.mount.request_counts(),
-        uring: volume.mount.is_over_rings(),
-        syncfs: volume.is_on_device(),
-        ending: volume.is_ending(),
+        transport: volume.mount.is_over_rings().into(),
+        sync_reach: volume.is_on_device().into(),
+        phase: volume.is_ending().into(),
         recording: volume.recordings.progress(),
         upstream,
         upstream_unknown,
-        drives: drives
-            .map(|(name, place, queued)| DriveHere {
-                name,
-                place,
-                queued,
-            })
-            .collect(),
+        drives: drives_here(volume),
     }
+}
+
+fn drives_here(volume: &ServedVolume) -> Vec<DriveHere> {
+    let mut drives = Vec::new();
+    for (name, place, queued) in volume.drives.attached_places() {
+        drives.push(DriveHere {
+            name,
+            place,
+            queued,
+        });
+    }
+    drives
 }
 
 /// Returns how the volume stands with its server; `None` if it has none.

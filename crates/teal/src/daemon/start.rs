@@ -54,17 +54,8 @@ pub(super) fn open_and_mount(
     } else {
         replica::start(&args.path, &clock, options.delay)?
     };
-    // An option without effect is refused, so that a person does not rely on it.
-    if let (None, Some(option)) = (&running, options.server_options_given().first()) {
-        let why = if options.is_read_only() {
-            "a read-only mount sends nothing"
-        } else {
-            "the volume has no server"
-        };
-        bail!(
-            "mount option {option}: {why}; leave it out, or give the volume a server first \
-             (`teal serve`)"
-        );
+    if running.is_none() {
+        refuse_server_options(&options)?;
     }
     let client = open_client(store, clock, how, running.as_ref(), &options)?;
     // The setting beside the store tells if the volume is shared, even where its server is not
@@ -85,6 +76,24 @@ pub(super) fn open_and_mount(
     };
     let volume = ServedVolume::new(args, client, mount, disk, drives, running);
     Ok((volume, listener))
+}
+
+/// Refuses options about the server where none is asked, so that a person does not rely on an
+/// option without effect.
+fn refuse_server_options(options: &MountConfig) -> Result<()> {
+    let given = options.server_options_given();
+    let Some(option) = given.first() else {
+        return Ok(());
+    };
+    let why = if options.is_read_only() {
+        "a read-only mount sends nothing"
+    } else {
+        "the volume has no server"
+    };
+    bail!(
+        "mount option {option}: {why}; leave it out, or give the volume a server first \
+         (`teal serve`)"
+    )
 }
 
 /// Makes the client of an open store; with a server, it is a replica.

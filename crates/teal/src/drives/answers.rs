@@ -2,8 +2,9 @@
 
 use super::DriveService;
 use crate::control::{ControlAnswer, DeviceLine, SourceLine, WhereLine};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
+use teal_proto::DeviceNote;
 use teal_replica::{DriveStatus, ReadPrice, SourceStatus};
 use teal_types::{DriveNo, ObjectNo};
 
@@ -28,6 +29,27 @@ fn attached_line(drive: &DriveStatus) -> DeviceLine {
             .collect(),
         ..DeviceLine::default()
     }
+}
+
+/// Completes the line of an attached drive by its registration, or adds a line for a drive that is
+/// not attached here. `superseded`: what is said of one that another machine has taken over.
+fn add_registration(lines: &mut Vec<DeviceLine>, note: DeviceNote, superseded: Option<String>) {
+    let known = lines.iter().position(|line| line.device == note.device);
+    // A drive that is attached to another machine, or to none, has no line yet.
+    let at = known.unwrap_or_else(|| {
+        lines.push(DeviceLine {
+            device: note.device,
+            name: note.name,
+            ..DeviceLine::default()
+        });
+        lines.len() - 1
+    });
+    let line = &mut lines[at];
+    line.portable = note.portable;
+    line.profile = note.profile;
+    line.bytes = note.bytes;
+    line.superseded = superseded;
+    line.attached_to = note.attached.map(|(_, machine)| machine);
 }
 
 fn source_line(source: SourceStatus) -> SourceLine {
@@ -57,15 +79,16 @@ impl DriveService {
     pub(super) fn list_drives(&self) -> Result<ControlAnswer> {
         self.lose_absent();
         let mut here = self.attached_drives();
-        let remembered: BTreeSet<DriveNo> = self.lock_state().known.at.values().copied().collect();
+        let remembered: BTreeSet<DriveNo> =
+            BTreeSet::from_iter(self.lock_state().known.at.values().copied());
         let registered = self
             .replica()
             .and_then(|replica| replica.registered_drives());
         // A drive that another machine has taken over is not shown as attached here.
-        let superseded = self
-            .client
-            .replica()
-            .map_or_else(BTreeMap::new, |replica| replica.superseded_drives());
+        let superseded = match self.client.replica() {
+            Some(replica) => replica.superseded_drives(),
+            None => BTreeMap::new(),
+        };
         here.retain(|drive| !superseded.contains_key(&drive.device));
         let mut lines: Vec<DeviceLine> = here.iter().map(attached_line).collect();
         let trouble = match registered {
@@ -73,29 +96,12 @@ impl DriveService {
             Err(e) if !here.is_empty() => Some(e.to_string()),
             registered => {
                 let notes = registered?;
-                let is_gone = |device: &DriveNo| notes.iter().all(|note| note.device != *device);
-                let gone: Vec<DriveNo> = remembered.into_iter().filter(is_gone).collect();
+                let mut gone = Vec::from_iter(remembered);
+                gone.retain(|device| notes.iter().all(|note| note.device != *device));
                 self.forget_devices(&gone)?;
                 for note in notes {
-                    // The registration completes the line of an attached drive, or begins one.
-                    let known = lines.iter_mut().find(|line| line.device == note.device);
-                    let line = match known {
-                        Some(line) => line,
-                        None => {
-                            lines.push(DeviceLine {
-                                device: note.device,
-                                name: note.name,
-                                ..DeviceLine::default()
-                            });
-                            lines
-                                .last_mut()
-                                .context("a list with a new line is empty")?
-                        }
-                    };
-                    (line.portable, line.profile) = (note.portable, note.profile);
-                    line.bytes = note.bytes;
-                    line.superseded = superseded.get(&note.device).cloned();
-                    line.attached_to = note.attached.map(|(_, machine)| machine);
+                    let why = superseded.get(&note.device).cloned();
+                    add_registration(&mut lines, note, why);
                 }
                 None
             }

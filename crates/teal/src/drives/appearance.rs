@@ -73,10 +73,10 @@ impl DriveService {
     fn leave_superseded(&self) {
         let mut state = self.lock_state();
         let before = state.known.clone();
-        let places: Vec<PathBuf> = self
-            .client
-            .replica()
-            .map_or_else(Vec::new, |replica| replica.superseded_places());
+        let places = match self.client.replica() {
+            Some(replica) => replica.superseded_places(),
+            None => Vec::new(),
+        };
         // The signature is that of now: an exchanged medium has another one.
         for place in places {
             if let Some(signature) = place_signature(&place) {
@@ -114,8 +114,9 @@ impl DriveService {
     fn places_to_try(&self, places: Vec<PathBuf>) -> Vec<PathBuf> {
         let attached = self.places_of_attached();
         let mut state = self.lock_state();
-        let appeared = places.into_iter().map(|place| (place, TRIES));
-        state.tries.extend(appeared);
+        for place in places {
+            state.tries.insert(place, TRIES);
+        }
         let AttachmentState {
             known,
             detaching,
@@ -134,8 +135,11 @@ impl DriveService {
 
     /// Returns the places of the drives that are attached.
     fn places_of_attached(&self) -> BTreeSet<PathBuf> {
-        let drives = self.attached_drives().into_iter();
-        drives.map(|drive| drive.place.into()).collect()
+        let mut places = BTreeSet::new();
+        for drive in self.attached_drives() {
+            places.insert(drive.place.into());
+        }
+        places
     }
 
     /// Attaches the drives that have appeared at named places. Returns whether one of them is still

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use teal_command::path_context::PathContext as _;
 use teal_env::{ExistingFile, replace_file};
 use teal_replica::{KnownDrive, KnownDrives};
 use teal_types::DriveNo;
@@ -44,9 +45,9 @@ impl DriveMemory {
     /// Returns what the file says; nothing if there is none yet.
     pub(super) fn load(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
-            Ok(text) => toml::from_str(&text).with_context(|| file.display().to_string()),
+            Ok(text) => toml::from_str(&text).with_path(file),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(e).with_context(|| file.display().to_string()),
+            Err(e) => Err(e).with_path(file),
         }
     }
 
@@ -65,17 +66,14 @@ impl DriveMemory {
     /// Returns the drives that were attached here.
     pub(super) fn known_drives(&self) -> KnownDrives {
         // An entry that cannot be read is left out, as if the drive had not been here.
-        let known = self.drives.iter().filter_map(|had| {
-            let nonce = u64::from_str_radix(&had.nonce, 16).ok()?;
-            Some((
-                had.device,
-                KnownDrive {
-                    nonce,
-                    profile: had.profile.clone(),
-                },
-            ))
-        });
-        known.collect()
+        let mut known = KnownDrives::new();
+        for had in &self.drives {
+            if let Ok(nonce) = u64::from_str_radix(&had.nonce, 16) {
+                let profile = had.profile.clone();
+                known.insert(had.device, KnownDrive { nonce, profile });
+            }
+        }
+        known
     }
 
     /// Records that a drive is attached from this place.
@@ -98,10 +96,7 @@ impl DriveMemory {
         });
         debug_assert!(
             self.drives
-                .iter()
-                .filter(|had| had.device == device)
-                .count()
-                == 1,
+                .is_sorted_by(|one, next| one.device < next.device),
             "one entry each"
         );
         self.at.insert(place.into(), device);
@@ -116,13 +111,15 @@ impl DriveMemory {
 
     /// Forgets a drive that the volume has forgotten, and returns its places.
     pub(super) fn forget_drive(&mut self, device: DriveNo) -> Vec<PathBuf> {
-        let places: Vec<PathBuf> = self
-            .at
-            .iter()
-            .filter(|(_, at)| **at == device)
-            .map(|(place, _)| place.clone())
-            .collect();
-        places.iter().for_each(|place| self.forget_place(place));
+        let mut places = Vec::new();
+        for (place, at) in &self.at {
+            if *at == device {
+                places.push(place.clone());
+            }
+        }
+        for place in &places {
+            self.forget_place(place);
+        }
         self.drives.retain(|had| had.device != device);
         debug_assert!(
             self.at.values().all(|at| *at != device),

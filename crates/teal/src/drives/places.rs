@@ -44,22 +44,28 @@ pub(super) fn place_signature(place: &Path) -> Option<String> {
             meta.mtime_nsec()
         ));
     }
-    let (major, minor) = (
-        rustix::fs::major(meta.rdev()),
-        rustix::fs::minor(meta.rdev()),
-    );
-    let number = |name: &str| {
-        let text =
-            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{name}")).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
+    let disk = meta.rdev();
     // A reader without a card is there all the time.
-    let size = number("size").unwrap_or(u64::MAX);
+    let size = disk_number(disk, "size").unwrap_or(u64::MAX);
+    if size == 0 {
+        return None;
+    }
     // A partition has the number of its disk.
-    let sequence = number("diskseq")
-        .or_else(|| number("../diskseq"))
-        .unwrap_or(0);
-    (size > 0).then(|| format!("{} {sequence} {size}", meta.rdev()))
+    let own = disk_number(disk, "diskseq");
+    let sequence = own.or(disk_number(disk, "../diskseq")).unwrap_or(0);
+    Some(format!("{disk} {sequence} {size}"))
+}
+
+/// Returns what the kernel says of a disk or partition in the file of that name.
+fn disk_text(disk: u64, name: &str) -> Option<String> {
+    let (major, minor) = (rustix::fs::major(disk), rustix::fs::minor(disk));
+    // The kernel answers from memory: the disk is not touched.
+    let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{name}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn disk_number(disk: u64, name: &str) -> Option<u64> {
+    disk_text(disk, name)?.parse().ok()
 }
 
 /// Waits for the kernel's reports of mounts, and can be woken.
@@ -83,10 +89,13 @@ impl WakeupHandle {
 
 /// Returns the mount points of local file systems in the text of `/proc/self/mountinfo`.
 fn disk_mount_points(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
-    let known = mount_table::parse_mountinfo(mountinfo)
-        .into_iter()
-        .filter(|mount| KINDS.contains(&mount.kind.as_str()));
-    known.map(|mount| mount.point).collect()
+    let mut points = BTreeSet::new();
+    for mount in mount_table::parse_mountinfo(mountinfo) {
+        if KINDS.contains(&mount.kind.as_str()) {
+            points.insert(mount.point);
+        }
+    }
+    points
 }
 
 /// Returns whether both are the same file or disk.
@@ -104,18 +113,11 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Returns whether a disk takes no writes.
 pub(super) fn is_read_only_disk(path: &Path) -> bool {
-    let Some(meta) = std::fs::metadata(path)
-        .ok()
-        .filter(|meta| meta.file_type().is_block_device())
-    else {
+    let Ok(meta) = std::fs::metadata(path) else {
         return false;
     };
-    let (major, minor) = (
-        rustix::fs::major(meta.rdev()),
-        rustix::fs::minor(meta.rdev()),
-    );
-    std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"))
-        .is_ok_and(|text| text.trim() == "1")
+    let is_disk = meta.file_type().is_block_device();
+    is_disk && disk_text(meta.rdev(), "ro").as_deref() == Some("1")
 }
 
 /// Returns whether a store begins in a file or block device, which is only read.
@@ -155,22 +157,26 @@ fn removable_disks() -> Vec<PathBuf> {
             let mut names = entry_names(&dir);
             names.retain(|part| part.starts_with(&disk));
             names.push(disk);
-            found.extend(names.into_iter().map(|name| Path::new("/dev").join(name)));
+            for name in names {
+                found.push(Path::new("/dev").join(name));
+            }
         }
     }
     // A card reader without a card has an entry and perhaps no node.
-    found.retain(|path| {
-        let meta = std::fs::metadata(path);
-        meta.is_ok_and(|meta| meta.file_type().is_block_device())
-    });
+    found.retain(|path| is_block_device(path));
     found
 }
 
+fn is_block_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device())
+}
+
 fn entry_names(dir: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect()
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        names.extend(entry.file_name().into_string().ok());
+    }
+    names
 }
 
 impl PlaceWatcher {
@@ -213,13 +219,17 @@ impl PlaceWatcher {
             return Vec::new();
         };
         let now = disk_mount_points(&text);
+        let mut found = Vec::new();
         // Only new mount points are searched, so that an unchanged machine costs nothing.
-        let new: Vec<PathBuf> = now.difference(&self.known).cloned().collect();
+        for point in now.difference(&self.known) {
+            found.extend(stores_at_top(point));
+        }
         let is_changed = now != self.known;
         self.known = now;
-        let mut found: Vec<PathBuf> = new.iter().flat_map(|point| stores_at_top(point)).collect();
         if is_changed {
-            found.extend(removable_disks().into_iter().filter(|disk| is_store(disk)));
+            let mut disks = removable_disks();
+            disks.retain(|disk| is_store(disk));
+            found.append(&mut disks);
         }
         debug_assert!(
             found.iter().all(|place| place.is_absolute()),
@@ -242,16 +252,19 @@ fn stores_at_top(point: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(point) else {
         return Vec::new();
     };
-    let paths = entries.flatten().take(LOOKED_MAX).map(|entry| entry.path());
-    // The size tells without opening a file that it is too small for a store.
-    let is_large = |path: &PathBuf| {
-        let meta = std::fs::symlink_metadata(path);
-        meta.is_ok_and(|meta| meta.is_file() && meta.len() >= teal_log::SMALLEST_STORE)
-    };
-    paths
-        .filter(is_large)
-        .filter(|path| is_store(path))
-        .collect()
+    let mut stores = Vec::new();
+    for entry in entries.flatten().take(LOOKED_MAX) {
+        let path = entry.path();
+        let Ok(meta) = std::fs::symlink_metadata(&path) else {
+            continue;
+        };
+        // The size tells without opening a file that it is too small for a store.
+        let is_large = meta.is_file() && meta.len() >= teal_log::SMALLEST_STORE;
+        if is_large && is_store(&path) {
+            stores.push(path);
+        }
+    }
+    stores
 }
 
 #[cfg(test)]

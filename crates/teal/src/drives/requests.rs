@@ -77,10 +77,10 @@ impl DriveService {
 
     /// Detaches a drive, and keeps the watching thread from attaching it again.
     fn detach_drive(&self, name: &str, fast: bool) -> Result<()> {
-        let mut lost = self.lose_absent().into_iter();
-        let is_named = |(lost, place, _): &(String, String, String)| lost == name || place == name;
-        if let Some((name, _, why)) = lost.find(is_named) {
-            bail!("{name} is gone already ({why}); nothing is lost with it");
+        for (lost, place, why) in self.lose_absent() {
+            if lost == name || place == name {
+                bail!("{lost} is gone already ({why}); nothing is lost with it");
+            }
         }
         let places = self.places_of(name);
         // Noted before the drive is let go, so that the thread does not find it free in between.
@@ -119,9 +119,13 @@ impl DriveService {
 
     /// Returns where the drive of this name is attached.
     fn places_of(&self, name: &str) -> Vec<PathBuf> {
-        let drives = self.attached_places().into_iter();
-        let named = drives.filter(|(known, place, _)| known == name || place == name);
-        named.map(|(_, place, _)| place.into()).collect()
+        let mut places = Vec::new();
+        for (known, place, _) in self.attached_places() {
+            if known == name || place == name {
+                places.push(place.into());
+            }
+        }
+        places
     }
 
     /// Makes a drive in a file or on a block device, and attaches it.
