@@ -32,6 +32,9 @@ use teal_types::{Name, ObjectNo, REPLICATED_LIMIT};
 /// Most bytes of one note.
 pub const NOTE_MAX: usize = PIECE * (1 << PIECE_BITS);
 
+/// A piece of a note, with its key in the tree of notes.
+type KeyedPiece = (u64, Box<[u8]>);
+
 impl StoreOperation<'_> {
     /// Sets the note of an object, or of a number that is none; `None` removes it.
     ///
@@ -131,7 +134,7 @@ impl ObjectStore {
     }
 
     /// Returns the pieces of an object's note by key, in their order.
-    fn pieces_of(&self, tree: &Tree, no: ObjectNo) -> Result<Vec<(u64, Box<[u8]>)>, StoreError> {
+    fn pieces_of(&self, tree: &Tree, no: ObjectNo) -> Result<Vec<KeyedPiece>, StoreError> {
         let mut pieces = Vec::new();
         let last = (1 << PIECE_BITS) - 1;
         tree.range(
