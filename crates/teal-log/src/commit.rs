@@ -5,11 +5,12 @@
 //! `committer` (the state behind the committer's lock, and the kinds of batches),
 //! `layout::ChainPosition` (where the chain stands) and `anchors` with `witness` for opening. The
 //! order inside: `second_copies`, `layout`, `anchors`, `witness`, `committer`, `durability`, `log`,
-//! and on it `room`, `seal`, `fold`, `write`.
+//! and on it `room`, `features`, `seal`, `fold`, `write`.
 
 pub(crate) mod anchors;
 pub(crate) mod committer;
 pub(crate) mod durability;
+pub(crate) mod features;
 pub(crate) mod fold;
 pub(crate) mod layout;
 pub(crate) mod log;

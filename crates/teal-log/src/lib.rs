@@ -59,5 +59,6 @@ pub use store::locked::{AttributeChanges, LockedObjects, NewObject};
 pub use store::mkfs::{MkfsError, MkfsOptions, SMALLEST_STORE};
 pub use store::notes::{NOTE_HEAD, NOTE_MAX};
 pub use store::op::StoreOperation;
+pub use store::preallocate::{Preallocated, PreallocationPlan};
 pub use store::share::SharePlan;
 pub use store::space::SpaceStatus;

@@ -61,5 +61,7 @@ teal_env::seeded_bugs! {
         CopyNotDurable,
         /// Second copies that a power cut prevented stay away.
         CopiesUnfinished,
+        /// The log does not say for how many blocks room is set aside.
+        RoomForgotten,
     }
 }

@@ -121,6 +121,7 @@ mod tests {
             free: 200 * MIB,
             free_of_capacity: 200 * MIB,
             live: 700 * MIB,
+            set_aside: 0,
             objects: 10,
             free_segments,
             ripening: 0,

@@ -31,6 +31,21 @@ pub struct WriteFlags {
     pub kill_suidgid: bool,
 }
 
+impl WriteFlags {
+    fn may_append(self) -> bool {
+        self.append || self.asks_for_end
+    }
+}
+
+/// Where a write goes.
+struct PlacedWrite {
+    offset: u64,
+    /// It appends, whatever the offset was that it asked for.
+    is_at_end: bool,
+    /// The state of the file that it was made in.
+    base: ChangeBase,
+}
+
 /// The content that a read found.
 enum ReadContent<'a> {
     /// The content was in the store.
@@ -205,26 +220,48 @@ impl FileSystem {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<WrittenStep, FsError> {
-        let mut cost = self.cost_of_content(no, Cost::write(data.len() as u64))?;
-        // Overwriting in place takes no additional space in the end.
-        if !flags.append
-            && !flags.asks_for_end
-            && asked.saturating_add(data.len() as u64) <= self.store().attr(no)?.size
-        {
-            cost = cost.replacing();
-        }
+        let cost = self.cost_of_content(no, Cost::write(data.len() as u64))?;
+        let len = data.len() as u64;
         let _content = self.residency.lock_for_changing(no);
-        let op = self.begin_operation(cost)?;
-        let mut locked = op.lock(&[no])?;
-        let attr = locked.attr(no);
-        require_file(&attr)?;
-        // The size that counts is the one under the lock.
-        let (flags, base) = self.place_write(no, asked, attr.size, flags);
-        let offset = if flags.append && !bug(Bug::AppendedAtStaleSize) {
-            attr.size
-        } else {
-            asked
-        };
+        loop {
+            let size = self.store().attr(no)?.size;
+            let at = self.place_write(no, asked, size, flags).offset;
+            let room = self.store().room_at(no, at, len)?;
+            let cost = match room {
+                Some(blocks) => cost.covered_by_room(blocks),
+                // Overwriting in place takes no additional space in the end.
+                None if !flags.may_append() && at.saturating_add(len) <= size => cost.replacing(),
+                None => cost,
+            };
+            let op = self.begin_operation(cost)?;
+            let mut locked = op.lock(&[no])?;
+            let attr = locked.attr(no);
+            require_file(&attr)?;
+            // The size that counts is the one under the lock.
+            let place = self.place_write(no, asked, attr.size, flags);
+            // The room that was looked at may have been used by another writer, or given up, and
+            // then the cost is too small.
+            if locked.room_at(no, place.offset, len)? == room {
+                return self.write_locked(&mut locked, no, asked, data, (flags, place));
+            }
+        }
+    }
+
+    /// Writes into a locked file at a place that was found under the lock.
+    fn write_locked(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        no: ObjectNo,
+        asked: u64,
+        data: &[u8],
+        (flags, place): (WriteFlags, PlacedWrite),
+    ) -> Result<WrittenStep, FsError> {
+        let size = locked.attr(no).size;
+        let PlacedWrite {
+            offset,
+            is_at_end,
+            base,
+        } = place;
         let room = usize::try_from(FILE_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
         // A write up to the largest size is cut there.
         let data = &data[..data.len().min(room)];
@@ -239,7 +276,7 @@ impl FileSystem {
         let end = offset + data.len() as u64;
         // A write at the end of a file that is open for appending was put there by the kernel,
         // which may know an old end.
-        let is_append = flags.append || flags.asks_for_end && offset == attr.size;
+        let is_append = is_at_end || flags.asks_for_end && offset == size;
         let from = offset;
         let to = end;
         let changed = if is_append {
@@ -247,8 +284,8 @@ impl FileSystem {
         } else {
             ObjectChange::Data { from, to, base }
         };
-        self.content_changed(&mut locked, no, changed, flags.kill_suidgid)?;
-        self.note_kernel_extended(&locked, no, asked.saturating_add(data.len() as u64));
+        self.content_changed(locked, no, changed, flags.kill_suidgid)?;
+        self.note_kernel_extended(locked, no, asked.saturating_add(data.len() as u64));
         self.count_written(data.len() as u64);
         Ok(WrittenStep {
             bytes: data.len(),
@@ -256,35 +293,33 @@ impl FileSystem {
         })
     }
 
-    /// Decides whether a write to a locked file appends, and which state of the file it was made
+    /// Decides where a write to a file of this size goes, and which state of the file it was made
     /// in.
-    fn place_write(
-        &self,
-        no: ObjectNo,
-        asked: u64,
-        size: u64,
-        flags: WriteFlags,
-    ) -> (WriteFlags, ChangeBase) {
+    fn place_write(&self, no: ObjectNo, asked: u64, size: u64, flags: WriteFlags) -> PlacedWrite {
+        let at_end = |base| PlacedWrite {
+            offset: if bug(Bug::AppendedAtStaleSize) {
+                asked
+            } else {
+                size
+            },
+            is_at_end: true,
+            base,
+        };
         // The kernel knows that the file is open for appending: the true end counts.
         if flags.append {
-            return (flags, ChangeBase::Position);
+            return at_end(ChangeBase::Position);
         }
         let stale = self.volume.stale_files();
         match stale.place_write(no, asked, size, flags.asks_for_end) {
-            WritePlacement::Offset(given) => {
-                (flags, given.map_or(ChangeBase::Position, ChangeBase::Given))
-            }
+            WritePlacement::Offset(given) => PlacedWrite {
+                offset: asked,
+                is_at_end: false,
+                base: given.map_or(ChangeBase::Position, ChangeBase::Given),
+            },
             // The writer saw an old end: the data goes to the new one.
             WritePlacement::End => {
-                let flags = WriteFlags {
-                    append: true,
-                    ..flags
-                };
                 let installed = stale.installed_commit(no);
-                (
-                    flags,
-                    installed.map_or(ChangeBase::Position, ChangeBase::Installed),
-                )
+                at_end(installed.map_or(ChangeBase::Position, ChangeBase::Installed))
             }
         }
     }

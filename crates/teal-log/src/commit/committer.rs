@@ -31,6 +31,8 @@ pub(crate) struct Committer {
     /// The content of the place where this opening writes first. `None` once it has written, or if
     /// it does not mark the store.
     witness: Option<OverwriteWitness>,
+    /// Incompatible feature bits that this opening has set in the superblocks.
+    marked_features: u64,
 }
 
 /// The kind of a commit.
@@ -80,6 +82,7 @@ impl Committer {
             is_closed: false,
             is_marked,
             witness: None,
+            marked_features: 0,
         }
     }
 
@@ -130,6 +133,15 @@ impl Committer {
     /// Notes that the record of the epoch is durable.
     pub(crate) fn epoch_is_written(&mut self) {
         self.epoch_written = true;
+    }
+
+    /// Returns the incompatible feature bits that this opening has set in the superblocks.
+    pub(crate) fn marked_features(&self) -> u64 {
+        self.marked_features
+    }
+
+    pub(crate) fn note_features(&mut self, bits: u64) {
+        self.marked_features |= bits;
     }
 
     /// Returns the number of the last checkpoint sealed.

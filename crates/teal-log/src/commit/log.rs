@@ -10,9 +10,11 @@
 
 use crate::commit::committer::Committer;
 use crate::commit::durability::Durability;
+use crate::format::superblock::UNWRITTEN_EXTENTS;
 use crate::object::objects::ObjectStore;
 use crate::tree::Tree;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Settings that may be changed while a store is open.
@@ -53,6 +55,8 @@ pub(crate) struct CommitLog {
     pub(crate) usage: Mutex<Tree>,
     committer: Mutex<Committer>,
     settings: RwLock<StoreSettings>,
+    /// The superblocks say that files may have unwritten extents.
+    pub(super) permits_unwritten: AtomicBool,
 }
 
 impl CommitLog {
@@ -64,7 +68,9 @@ impl CommitLog {
         durability: Durability,
         settings: StoreSettings,
     ) -> Self {
+        let permits = objects.sb.incompatible & UNWRITTEN_EXTENTS != 0;
         Self {
+            permits_unwritten: AtomicBool::new(permits),
             objects,
             durability,
             usage: Mutex::new(usage),

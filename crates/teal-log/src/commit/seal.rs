@@ -305,7 +305,7 @@ impl CommitLog {
         let remapped = std::mem::take(remapped);
         // A whole record has its extents in it.
         if !whole {
-            for (block, extent) in extents.shared_in(&self.objects.reader, no, remapped.ranges)? {
+            for (block, extent) in extents.remapped_in(&self.objects.reader, no, remapped.ranges)? {
                 layout.add_delta(no, lsn, &Delta::Extent { block, extent }, 30)?;
             }
         }

@@ -18,7 +18,6 @@ use crate::format::geometry::Segment;
 use crate::format::page::{ExpectedPage, PAGE_MAX, PagePtr};
 use crate::format::record::HEADER;
 use crate::format::root_copy::RootCopy;
-use crate::format::superblock::{self, SECOND_COPIES, Superblock};
 use crate::seeded::{Bug, bug};
 use crate::space::segments::SegmentTable;
 use crate::tree::copies::PageToRenew;
@@ -154,44 +153,6 @@ impl SecondCopies {
 }
 
 impl CommitLog {
-    /// Says in the superblocks that pages have second copies, before the first one is written to a
-    /// store that was made without them. One superblock is whole at any time.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`] if the disk cannot be synced.
-    pub(crate) fn mark_second_copies(&self) -> Result<(), StoreError> {
-        let sb = &self.objects.sb;
-        if sb.incompatible & SECOND_COPIES != 0 {
-            return Ok(());
-        }
-        let marked = Superblock {
-            incompatible: sb.incompatible | SECOND_COPIES,
-            ..sb.clone()
-        };
-        let reader = &self.objects.reader;
-        let (first, second) = (Sector::new(0), Superblock::second_copy(sb.sectors));
-        let mut found = vec![0; superblock::BYTES];
-        let is_whole =
-            reader.read_raw(first, &mut found).is_ok() && Superblock::decode(&found).is_ok();
-        // One that is damaged is written before the whole one.
-        let order = if is_whole {
-            [second, first]
-        } else {
-            [first, second]
-        };
-        let bytes = marked.encode();
-        for at in order {
-            if let Err(error) = reader.write(at, bytes.clone().into()) {
-                // The other one stays as it is: it may be the only whole one now. Programs that
-                // know second copies find them by the pages.
-                log::warn!("the store is not marked as one with second copies: {error}");
-                return Ok(());
-            }
-            reader.sync()?;
-        }
-        Ok(())
-    }
-
     /// Writes the second copies again of a checkpoint that was found without an anchor: a power cut
     /// may have prevented them. They come to lie where their pointers say.
     pub(crate) fn finish_copies(&self) -> Result<(), StoreError> {

@@ -31,6 +31,7 @@ use crate::format::anchor::Anchor;
 use crate::format::codec::pad_to_multiple;
 use crate::format::record;
 use crate::format::root_copy::RootCopy;
+use crate::format::superblock::SECOND_COPIES;
 use crate::object::open_batch::BatchChanges;
 use crate::seeded::{Bug, bug};
 use crate::space::segments::SegmentTable;
@@ -235,7 +236,7 @@ impl CommitLog {
     }
 
     /// Writes the record of this opening's epoch, if it has not been written.
-    fn begin_log(&self, committer: &mut Committer) -> Result<(), StoreError> {
+    pub(crate) fn begin_log(&self, committer: &mut Committer) -> Result<(), StoreError> {
         if !committer.needs_epoch() {
             return Ok(());
         }
@@ -245,7 +246,7 @@ impl CommitLog {
                 .still_holds(&self.objects, committer.checkpoint())
                 .inspect_err(|e| self.durability.poison(e))?;
         }
-        self.mark_second_copies()?;
+        self.mark_features(committer, SECOND_COPIES)?;
         self.finish_copies()?;
         // A new epoch tells this opening's records from leftovers of earlier ones.
         committer.begin_epoch();

@@ -1,15 +1,15 @@
 //! An extent: where a run of a file's blocks is stored, with a checksum for each block; or what
-//! part of a shared extent holds them.
+//! part of a shared extent holds them; or that there is only room set aside for them.
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
-//! | 0 | 6 | address of the first sector; with flag *shared*, an id in the shared-extent table |
-//! | 6 | 2 | blocks of 4096 bytes, 1 to 128 |
-//! | 8 | 2 | sectors stored: 8 for each block, fewer for the last if the rest of it is zero |
+//! | 0 | 6 | address of the first sector; with flag *shared*, an id in the shared-extent table; with flag *unwritten*, 0 |
+//! | 6 | 2 | blocks of 4096 bytes, 1 to 128; with flag *unwritten*, 1 to 32768 |
+//! | 8 | 2 | sectors stored: 8 for each block, fewer for the last if the rest of it is zero; with flag *unwritten*, 0 |
 //! | 10 | 1 | codec: 0 stored as it is; others refuse |
-//! | 11 | 1 | flags: 1 shared, 2 unwritten (allocated, reads as zero) |
-//! | 12 | 8 | born: the `Lsn` of the operation that wrote it |
-//! | 20 | 4 each | CRC32C of each block's stored sectors; with flag *shared* instead 2 bytes: the block of the shared extent it begins with |
+//! | 11 | 1 | flags: 1 shared, 2 unwritten (room is set aside, reads as zero) |
+//! | 12 | 8 | born: the `Lsn` of the operation that wrote it, or set the room aside |
+//! | 20 | 4 each | CRC32C of each block's stored sectors; with flag *shared* instead 2 bytes: the block of the shared extent it begins with; with flag *unwritten* nothing |
 
 use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::{Lsn, SECTOR, Sector};
@@ -26,7 +26,11 @@ pub(crate) const SHARED_BLOCKS: u64 = 64;
 /// Exclusive upper bound of the ids of shared extents: 48 bits.
 pub(crate) const SHARED_IDS: u64 = 1 << 48;
 
+/// Most blocks in one unwritten extent: 128 MiB.
+pub(crate) const UNWRITTEN_BLOCKS: u64 = 1 << 15;
+
 const SHARED: u8 = 1;
+const UNWRITTEN: u8 = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -75,7 +79,7 @@ impl Extent {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         match MappedExtent::decode(bytes)? {
             MappedExtent::Own(extent) => Some(extent),
-            MappedExtent::Shared(_) => None,
+            MappedExtent::Shared(_) | MappedExtent::Unwritten(_) => None,
         }
     }
 }
@@ -104,6 +108,28 @@ impl SharedSlice {
     }
 }
 
+/// A run of blocks for which room is set aside in the log, and nothing is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnwrittenRun {
+    pub(crate) blocks: u16,
+    pub(crate) born: Lsn,
+}
+
+impl UnwrittenRun {
+    fn encode(&self, out: &mut Vec<u8>) {
+        assert!(
+            (1..=UNWRITTEN_BLOCKS).contains(&u64::from(self.blocks)),
+            "an unwritten extent has 1 to {UNWRITTEN_BLOCKS} blocks"
+        );
+        out.put_sector48(Sector::new(0));
+        out.put_u16(self.blocks);
+        out.put_u16(0);
+        out.put_u8(0);
+        out.put_u8(UNWRITTEN);
+        out.put_u64(self.born.get());
+    }
+}
+
 /// An item of a file's map: the place of a run of its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MappedExtent {
@@ -111,6 +137,8 @@ pub(crate) enum MappedExtent {
     Own(Extent),
     /// They are this part of an extent in the shared-extent table.
     Shared(SharedSlice),
+    /// They are zeros for which room is set aside.
+    Unwritten(UnwrittenRun),
 }
 
 impl From<Extent> for MappedExtent {
@@ -124,26 +152,34 @@ impl MappedExtent {
         match self {
             Self::Own(extent) => extent.blocks(),
             Self::Shared(slice) => u64::from(slice.blocks),
+            Self::Unwritten(run) => u64::from(run.blocks),
         }
     }
-    /// Returns the number of sectors stored.
-    pub(crate) fn stored_sectors(&self) -> u64 {
-        u64::from(match self {
-            Self::Own(extent) => extent.stored,
-            Self::Shared(slice) => slice.stored,
-        })
+    /// Returns the number of sectors that count as the file's (`st_blocks`): those stored, or those
+    /// for which room is set aside.
+    pub(crate) fn counted_sectors(&self) -> u64 {
+        match self {
+            Self::Own(extent) => u64::from(extent.stored),
+            Self::Shared(slice) => u64::from(slice.stored),
+            Self::Unwritten(run) => u64::from(run.blocks) * BLOCK_SECTORS,
+        }
     }
     pub(crate) fn born(&self) -> Lsn {
         match self {
             Self::Own(extent) => extent.born,
             Self::Shared(slice) => slice.born,
+            Self::Unwritten(run) => run.born,
         }
+    }
+    /// Returns whether nothing is stored: the blocks are zeros with room set aside.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        matches!(self, Self::Unwritten(_))
     }
     /// Returns the extent, if it is the file's own.
     pub(crate) fn as_own(&self) -> Option<&Extent> {
         match self {
             Self::Own(extent) => Some(extent),
-            Self::Shared(_) => None,
+            Self::Shared(_) | Self::Unwritten(_) => None,
         }
     }
     /// Returns the part of `count` blocks from block `from` on.
@@ -151,17 +187,33 @@ impl MappedExtent {
         match self {
             Self::Own(extent) => Self::Own(extent.slice(from, count)),
             Self::Shared(slice) => Self::Shared(slice.subslice(from, count)),
+            Self::Unwritten(run) => {
+                debug_assert!(
+                    from + count <= u64::from(run.blocks),
+                    "a part beyond its run"
+                );
+                Self::Unwritten(UnwrittenRun {
+                    blocks: count as u16,
+                    ..*run
+                })
+            }
         }
     }
     /// Returns the bytes that it takes as an item of an inode record.
     pub(crate) fn item_len(&self) -> usize {
         // Prefix, address and counts, then a checksum for each block.
-        36 + self.as_own().map_or(2, |extent| 4 * extent.crcs.len())
+        let sums = match self {
+            Self::Own(extent) => 4 * extent.crcs.len(),
+            Self::Shared(_) => 2,
+            Self::Unwritten(_) => 0,
+        };
+        36 + sums
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let slice = match self {
             Self::Own(extent) => return extent.encode(out),
+            Self::Unwritten(run) => return run.encode(out),
             Self::Shared(slice) => slice,
         };
         out.put_sector48(Sector::new(slice.id));
@@ -187,6 +239,16 @@ impl MappedExtent {
         let codec = t.u8()?;
         let flags = t.u8()?;
         let born = Lsn::new(t.u64()?);
+        if flags == UNWRITTEN {
+            // Nothing is stored of it, anywhere.
+            let is_empty = addr.get() == 0 && stored == 0 && codec == 0 && t.is_empty();
+            let run = UnwrittenRun {
+                blocks: blocks as u16,
+                born,
+            };
+            let fits = (1..=UNWRITTEN_BLOCKS).contains(&blocks) && is_empty;
+            return fits.then_some(Self::Unwritten(run));
+        }
         // All blocks are stored in full, but for the end of the last one.
         let full = blocks * BLOCK_SECTORS;
         let fits = (1..=EXTENT_BLOCKS).contains(&blocks)

@@ -37,7 +37,8 @@
 //! | 172 | 16 | owner: the machine that writes; zero: not said |
 //! | 188 | 16 | owner: the boot of that machine |
 //! | 204 | 64 | owner: the machine's name, UTF-8, zero padded |
-//! | 268 | 240 | zero |
+//! | 268 | 8 | blocks of files for which room is set aside after it |
+//! | 276 | 232 | zero |
 //! | 508 | 4 | CRC32C of the bytes before |
 
 use super::checksum::{crc, is_sealed};
@@ -74,6 +75,8 @@ pub(crate) struct BatchSums {
     pub(crate) objects: u64,
     pub(crate) live: u64,
     pub(crate) unfolded: u64,
+    /// Blocks for which room is set aside and nothing is stored.
+    pub(crate) unwritten: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,6 +151,7 @@ impl RecordHeader {
         out.put_bytes(&self.owner.machine);
         out.put_bytes(&self.owner.boot);
         out.put_bytes(&self.owner.name);
+        out.put_u64(self.sums.unwritten);
         debug_assert!(out.len() <= HEADER - 4, "the header outgrew its sector");
         out.resize(HEADER - 4, 0);
         let sum = crc(&out);
@@ -197,16 +201,18 @@ impl RecordHeader {
         let time = t.time()?;
         let payload_crc = t.u32()?;
         let body_crc = t.u32()?;
-        let sums = BatchSums {
+        let mut sums = BatchSums {
             objects: t.counter()?,
             live: t.counter()?,
             unfolded: t.counter()?,
+            unwritten: 0,
         };
         let owner = StoreOwner {
             machine: t.array()?,
             boot: t.array()?,
             name: t.array()?,
         };
+        sums.unwritten = t.counter()?;
         Some(Self {
             flags,
             epoch,

@@ -10,7 +10,7 @@
 //! | 16 | 16 | store UUID |
 //! | 32 | 8 | compatible feature bits: unknown ones are ignored |
 //! | 40 | 8 | read-only-compatible feature bits: unknown ones allow reading only |
-//! | 48 | 8 | incompatible feature bits: unknown ones refuse. 0: grouped names, 1: second copies |
+//! | 48 | 8 | incompatible feature bits: unknown ones refuse. 0: grouped names, 1: second copies, 2: unwritten extents |
 //! | 56 | 8 | sectors of the store |
 //! | 64 | 4 | sectors of a segment |
 //! | 68 | 4 | segments |
@@ -40,10 +40,12 @@ const FLAG_ROTATIONAL: u32 = 1;
 pub(crate) const GROUPED_NAMES: u64 = 1;
 /// Incompatible feature bit: pages on which much depends have second copies.
 pub(crate) const SECOND_COPIES: u64 = 2;
-/// Incompatible feature bits that this program knows.
+/// Incompatible feature bit: files may have unwritten extents.
+pub(crate) const UNWRITTEN_EXTENTS: u64 = 4;
 /// Where the size of the store stands.
 const SECTORS_AT: usize = 56;
-const KNOWN: u64 = GROUPED_NAMES | SECOND_COPIES;
+/// Incompatible feature bits that this program knows.
+const KNOWN: u64 = GROUPED_NAMES | SECOND_COPIES | UNWRITTEN_EXTENTS;
 
 /// The identity and geometry of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]

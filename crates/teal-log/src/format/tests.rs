@@ -2,7 +2,7 @@
 
 use super::anchor::Anchor;
 use super::delta::{CheckpointRoots, CopyPosition, Delta, decode_body};
-use super::extent::Extent;
+use super::extent::{Extent, MappedExtent, UnwrittenRun};
 use super::future::HistoryItem;
 use super::imap::{InodeMapItem, RecordHome};
 use super::inode::{self, DirectoryEntry, InodeCore, InodeItem, ParentLink};
@@ -84,6 +84,7 @@ fn header() -> RecordHeader {
             objects: 12,
             live: 345_678,
             unfolded: 9000,
+            unwritten: 0,
         },
         owner: StoreOwner::new(*b"this very machin", *b"its present life", "workshop"),
     }
@@ -172,13 +173,13 @@ fn golden_superblock() {
     torn[200] ^= 1;
     assert_eq!(Superblock::decode(&torn), Err(SuperblockRefusal::Damaged));
     let unknown = Superblock {
-        incompatible: 4,
+        incompatible: 8,
         ..superblock()
     }
     .encode();
     assert_eq!(
         Superblock::decode(&unknown),
-        Err(SuperblockRefusal::Features(4))
+        Err(SuperblockRefusal::Features(8))
     );
     assert_eq!(
         Superblock::decode(&[0; 4096]),
@@ -232,6 +233,49 @@ fn golden_record_header() {
         .open_owner(),
         None
     );
+}
+
+#[test]
+fn golden_unwritten_extent() {
+    let run = MappedExtent::Unwritten(UnwrittenRun {
+        blocks: 0x1234,
+        born: Lsn::new(9),
+    });
+    let mut bytes = Vec::new();
+    run.encode(&mut bytes);
+    assert_eq!(pin(&bytes), "0000000000003412000000020900000000000000");
+    assert_eq!(MappedExtent::decode(&bytes), Some(run.clone()));
+    assert_eq!(bytes.len() + 16, run.item_len());
+    // An address, stored sectors, a codec, checksums, no blocks or too many make no sense.
+    for at in [0, 5, 8, 9, 10] {
+        let mut wrong = bytes.clone();
+        wrong[at] = 1;
+        assert_eq!(MappedExtent::decode(&wrong), None, "byte {at}");
+    }
+    assert_eq!(MappedExtent::decode(&[&bytes[..], &[0]].concat()), None);
+    for blocks in [[0, 0], [1, 0x80]] {
+        let mut wrong = bytes.clone();
+        wrong[6..8].copy_from_slice(&blocks);
+        assert_eq!(MappedExtent::decode(&wrong), None, "{blocks:?} blocks");
+    }
+    let mut largest = bytes.clone();
+    largest[6..8].copy_from_slice(&[0, 0x80]);
+    assert!(MappedExtent::decode(&largest).is_some_and(|run| run.blocks() == 32768));
+}
+
+#[test]
+fn golden_record_header_with_unwritten_blocks() {
+    let header = RecordHeader {
+        sums: BatchSums {
+            unwritten: 0x0102_0304,
+            ..header().sums
+        },
+        ..header()
+    };
+    let bytes = header.encode(&UUID);
+    assert_eq!(bytes[268..276], [4, 3, 2, 1, 0, 0, 0, 0]);
+    assert_eq!(bytes[276..508], [0; 232]);
+    assert_eq!(RecordHeader::decode(&bytes, &UUID), Some(header));
 }
 
 #[test]

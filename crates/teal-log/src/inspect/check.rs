@@ -189,6 +189,8 @@ struct StoreChecker<'s> {
     shared: HashMap<u64, shared::CountedExtent>,
     /// Pages that should have a second copy and have none.
     without_copy: u64,
+    /// Blocks for which room is set aside.
+    unwritten_blocks: u64,
 }
 
 impl Store {
@@ -241,6 +243,7 @@ impl<'s> StoreChecker<'s> {
             highest_lsn: 0,
             shared: HashMap::new(),
             without_copy: 0,
+            unwritten_blocks: 0,
         }
     }
 

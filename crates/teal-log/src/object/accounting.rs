@@ -40,15 +40,20 @@ impl ObjectStore {
             // Counted before the table is locked: that reads pages.
             let died = self.count_shared(freed);
             count_dead(&mut self.segments.lock(), freed, died);
+            self.ledger
+                .release_blocks(FreedSpace::unwritten_blocks(freed));
         }
     }
 
     /// Accounts for space that sealing freed.
     pub(crate) fn account_sealed(&self, segments: &mut SegmentTable, freed: &[FreedSpace]) {
         count_dead(segments, freed, self.count_shared(freed));
+        self.ledger
+            .release_blocks(FreedSpace::unwritten_blocks(freed));
     }
 
-    /// Accounts for space that redoing freed. The batch itself says how the counts change.
+    /// Accounts for space that redoing freed. The batch itself says how the counts change, and for
+    /// how many blocks room is set aside after it.
     pub(crate) fn account_redone(segments: &mut SegmentTable, freed: &[FreedSpace]) {
         // The batch itself has the new counts.
         count_dead(segments, freed, Some(Vec::new()));

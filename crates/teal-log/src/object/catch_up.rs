@@ -10,7 +10,7 @@ use crate::object::state::{CachedObject, ObjectState};
 use crate::object::sweep;
 use crate::seeded::{Bug, bug};
 use crate::tree::page_bounds::PAGE;
-use teal_types::{ObjectNo, SECTOR};
+use teal_types::{BLOCK, ObjectNo, SECTOR};
 
 /// Objects read together before they are brought up to date.
 const OBJECTS: usize = 8192;
@@ -25,6 +25,11 @@ impl ObjectStore {
             objects: self.numbers.object_count(),
             live: self.really_live(live),
             unfolded: self.unfolded.bytes() + pages * PAGE + self.deferred.reserve(),
+            unwritten: if bug(Bug::RoomForgotten) {
+                0
+            } else {
+                self.ledger.unwritten_blocks()
+            },
         }
     }
 
@@ -43,6 +48,8 @@ impl ObjectStore {
             live.saturating_sub(sums.live)
         };
         let reserve = sums.unfolded.min(self.geometry.capacity());
+        let blocks = self.geometry.capacity() / BLOCK;
+        self.ledger.restore_unwritten(sums.unwritten.min(blocks));
         self.deferred.start_waiting(deltas, surplus, reserve);
     }
 

@@ -4,6 +4,8 @@
 //! 1. Bytes behind the end of a file are zero wherever they are kept, so that growing a file shows
 //!    zeros.
 //! 2. The newest word on a block is the dirty map, else the extents, else it is a hole.
+//! 3. A block that is dirty has no room set aside any more: the open batch counts it
+//!    ([`preallocation`](crate::object::preallocation)).
 
 use crate::error::StoreError;
 use crate::format::extent::{BLOCK_SECTORS, MappedExtent};
@@ -136,17 +138,16 @@ impl ObjectState {
             self.content = ObjectContent::Inline(Vec::new());
             self.cut = true;
             self.core.sectors = 0;
-        // The rest of the last block is zeroed, so that it cannot show when the file grows again.
-        } else if size < self.core.size {
-            let old_end = self.core.size.div_ceil(BLOCK);
-            self.zero_within(src, no, size, size.next_multiple_of(BLOCK))?;
-            self.free_blocks(
-                src,
-                no,
-                size.div_ceil(BLOCK),
-                old_end - size.div_ceil(BLOCK),
-                freed,
-            )?;
+        } else if size <= self.core.size {
+            // The rest of the last block is zeroed, so that it cannot show when the file grows
+            // again.
+            if size < self.core.size {
+                self.zero_within(src, no, size, size.next_multiple_of(BLOCK))?;
+            }
+            // Room that was set aside behind the end goes, too.
+            let end = self.end_block(src, no)?;
+            let first = size.div_ceil(BLOCK);
+            self.free_blocks(src, no, first, end.saturating_sub(first), freed)?;
         // Growing makes a hole at the end.
         } else {
             self.blocks_mut();
@@ -164,21 +165,27 @@ impl ObjectState {
         end: u64,
         freed: &mut Vec<FreedSpace>,
     ) -> Result<(), StoreError> {
-        let end = end.min(self.core.size);
-        if offset >= end {
+        let size = self.core.size;
+        if let ObjectContent::Inline(bytes) = &mut self.content {
+            let end = end.min(size) as usize;
+            if let Some(hole) = bytes.get_mut(offset as usize..end) {
+                hole.fill(0);
+            }
             return Ok(());
         }
-        if let ObjectContent::Inline(bytes) = &mut self.content {
-            bytes[offset as usize..end as usize].fill(0);
+        // Behind the end of the file there may be room that is set aside.
+        let end = end.min((self.end_block(src, no)? * BLOCK).max(size));
+        if offset >= end {
             return Ok(());
         }
         let first = offset.div_ceil(BLOCK);
         // Up to the end of the file, the last block goes as a whole.
-        let last = if end == self.core.size {
-            end.div_ceil(BLOCK)
+        let last = if end >= size {
+            size.div_ceil(BLOCK).max(end / BLOCK)
         } else {
             end / BLOCK
         };
+        let end = end.min(size).max(offset);
         // The parts of blocks at both ends are zeroed.
         self.zero_within(src, no, offset, end.min(first * BLOCK))?;
         if last >= first {
@@ -208,6 +215,16 @@ impl ObjectState {
         bytes[(from - start) as usize..(to - start) as usize].fill(0);
         blocks.dirty.insert(block, bytes.into());
         Ok(())
+    }
+
+    /// Returns the block behind the last one that is stored, changed or set aside, or that lies in
+    /// the file.
+    fn end_block(&self, src: &CachedReader, no: ObjectNo) -> Result<u64, StoreError> {
+        let in_file = self.core.size.div_ceil(BLOCK);
+        match &self.content {
+            ObjectContent::Blocks(blocks) => Ok(in_file.max(blocks.extents.end_block(src, no)?)),
+            _ => Ok(in_file),
+        }
     }
 
     fn free_blocks(
@@ -308,7 +325,7 @@ impl ObjectState {
         };
         let mut block = offset / BLOCK;
         while block * BLOCK < size {
-            let extent = blocks.extents.at_or_after(src, no, block)?;
+            let extent = blocks.extents.content_at_or_after(src, no, block)?;
             // Dirty blocks count as data, wherever they lie.
             let dirty = blocks.dirty.range(block..).next().map(|(b, _)| *b);
             let in_extent = extent
@@ -347,7 +364,7 @@ impl BlockContent {
         }
         Ok(self
             .extents
-            .at_or_after(src, no, block)?
+            .content_at_or_after(src, no, block)?
             .is_none_or(|(start, _)| start > block))
     }
 
@@ -382,7 +399,7 @@ impl BlockContent {
             }
             // A stretch on the disk ends before the next dirty block.
             let stop = end.min(next_dirty.map_or(u64::MAX, |(b, _)| b * BLOCK));
-            match self.extents.at_or_after(src, no, block)? {
+            match self.extents.content_at_or_after(src, no, block)? {
                 Some((start, extent)) if start <= block => {
                     let stop = stop.min((start + extent.blocks()) * BLOCK);
                     let len = (stop - at) as usize;

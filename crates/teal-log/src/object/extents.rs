@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. Extents never overlap. 2. What a change takes away is reported, piece by piece, for the
-//!    segment table and the table of shared extents.
+//!    segment table, the table of shared extents and the ledger of space.
+//! 3. Unwritten extents read as holes do: only what sets room aside, or uses it, looks at them.
 
 use crate::error::StoreError;
 use crate::format::extent::MappedExtent;
@@ -13,6 +14,8 @@ use crate::tree::{PageSource, Tree};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use teal_types::{ObjectNo, Sector};
+
+mod unwritten;
 
 #[derive(Debug)]
 pub(crate) enum FileExtents {
@@ -72,6 +75,35 @@ impl FileExtents {
             Self::Tree(tree) => match tree.at_or_after(src, block)? {
                 Some((k, v)) => Some((k, Self::decode_item(no, k, &v)?)),
                 None => None,
+            },
+        })
+    }
+
+    /// Returns the extent that holds content of `block`, else of the first block after it that has
+    /// content.
+    pub(crate) fn content_at_or_after(
+        &self,
+        src: &dyn PageSource,
+        no: ObjectNo,
+        block: u64,
+    ) -> Result<Option<(u64, MappedExtent)>, StoreError> {
+        let mut at = block;
+        loop {
+            match self.at_or_after(src, no, at)? {
+                // Nothing is stored there.
+                Some((start, extent)) if extent.is_unwritten() => at = start + extent.blocks(),
+                found => return Ok(found),
+            }
+        }
+    }
+
+    /// Returns the block behind the last extent.
+    pub(crate) fn end_block(&self, src: &dyn PageSource, no: ObjectNo) -> Result<u64, StoreError> {
+        Ok(match self {
+            Self::Few(map) => map.last_key_value().map_or(0, |(k, v)| k + v.blocks()),
+            Self::Tree(tree) => match tree.at_or_before(src, u64::MAX)? {
+                Some((k, v)) => k + Self::decode_item(no, k, &v)?.blocks(),
+                None => 0,
             },
         })
     }
@@ -158,9 +190,9 @@ impl FileExtents {
         self.put_extent(src, block, extent)
     }
 
-    /// Returns the parts of shared extents that begin in these ranges. Does no I/O after
-    /// [`warm`](Self::warm).
-    pub(crate) fn shared_in(
+    /// Returns the parts of shared extents, and the unwritten extents, that begin in these ranges.
+    /// Does no I/O after [`warm`](Self::warm).
+    pub(crate) fn remapped_in(
         &self,
         src: &dyn PageSource,
         no: ObjectNo,

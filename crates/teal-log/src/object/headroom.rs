@@ -43,6 +43,8 @@ impl ObjectStore {
         let promised = self.ledger.promised_bytes() as i64;
         let fold = self.fold_bytes() as i64;
         let relocated = self.relocating_bytes() as i64;
+        // Room that files have been promised is neither kept nor written by others.
+        let set_aside = self.ledger.set_aside_bytes() as i64;
         let segments = self.segments.lock();
         let kept = self.really_live(segments.live_bytes())
             + Reserves::of_objects(self.numbers.object_count());
@@ -54,14 +56,15 @@ impl ObjectStore {
         let lent = (self.ledger.lent_to_cleaner() as i64).min(cleaner / 2);
         let ready = segments.ready_bytes() as i64 - cleaner + lent;
         Headroom {
-            to_keep: unkept - (batch - relocated) - promised - fold,
-            to_write: ready - batch - promised - fold,
+            to_keep: unkept - (batch - relocated) - promised - fold - set_aside,
+            to_write: ready - batch - promised - fold - set_aside,
         }
     }
 
     /// Returns what may be promised for a purpose. Giving back and overwriting may use a part of
-    /// the reserve of the capacity, but of what can be written now only giving back may, a quarter
-    /// of the cleaner's: the rest is the way out when all is full.
+    /// the reserve of the capacity, but of what can be written now only giving back may, all but a
+    /// quarter of the cleaner's, and writing where room is set aside, half of it: the rest is the
+    /// way out when all is full.
     pub(crate) fn headroom_for(&self, purpose: SpacePurpose) -> Headroom {
         let growing = self.headroom();
         let reserve = self.reserves.of_capacity() as i64;
@@ -70,6 +73,8 @@ impl ObjectStore {
             SpacePurpose::Replaces => (reserve / 4, 0),
             // Operations that give back go deep into the reserves, because they fill them again.
             SpacePurpose::Frees => (reserve / 2, self.cleaner_bytes() as i64 * 3 / 4),
+            // The block itself has its room; what leads to it is written anew, and the old dies.
+            SpacePurpose::Preallocated => (reserve / 4, self.cleaner_bytes() as i64 / 2),
         };
         Headroom {
             to_keep: growing.to_keep + of_reserve,

@@ -113,7 +113,7 @@ impl DoubtfulContent {
     }
 }
 
-/// Returns the sectors that the extents of a file store.
+/// Returns the sectors that the extents of a file store or set aside.
 fn stored_sectors(
     state: &ObjectState,
     src: &CachedReader,
@@ -125,7 +125,7 @@ fn stored_sectors(
     let mut sectors = 0;
     let mut from = 0;
     while let Some((first, extent)) = blocks.extents.at_or_after(src, no, from)? {
-        sectors += extent.stored_sectors();
+        sectors += extent.counted_sectors();
         from = first + extent.blocks();
     }
     Ok(sectors)

@@ -34,6 +34,8 @@ const PIECE_ENDS: u64 = 2;
 /// The cost of a name added or removed in a directory with its record and path counted already: the
 /// entry, and a page of the directory's tree.
 const NAME: u64 = 5120;
+/// A hole that is filled: its delta, and the pages of the file's tree on both sides and above.
+const HOLE_FILLED: u64 = 3 * PAGE + 2 * 160;
 /// Names and extended attributes are in a delta, and in a record that may leave as much unused as
 /// it takes.
 const HEAD_TIMES: u64 = 3;
@@ -44,8 +46,9 @@ pub(crate) const NOTE_ITEM: usize = 64 + 2 * 16;
 
 /// Returns the blocks that `len` bytes take in the log, wherever they begin.
 const fn content_bytes(len: u64) -> u64 {
-    // Pieces may begin and end within a block.
-    (len / BLOCK + PIECE_ENDS) * BLOCK_TAKES
+    // Pieces may begin and end within a block, and within room that is set aside: its extent goes,
+    // and what is left of it may split a page on either side.
+    (len / BLOCK + PIECE_ENDS) * BLOCK_TAKES + PIECE_ENDS * PAGE
 }
 
 /// Which operation a cost is of, for messages.
@@ -78,11 +81,13 @@ pub enum OperationKind {
     Install,
     /// Changes some objects and their names.
     Names,
+    /// Sets room aside for content.
+    Preallocate,
 }
 
 impl OperationKind {
     /// Every operation, in the order of their numbers.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Create,
         Self::Link,
         Self::Unlink,
@@ -96,6 +101,7 @@ impl OperationKind {
         Self::Note,
         Self::Install,
         Self::Names,
+        Self::Preallocate,
     ];
 
     /// Returns the bit that stands for the kind in a set of operations.
@@ -116,6 +122,8 @@ impl OperationKind {
 pub struct Cost {
     operation: OperationKind,
     bytes: u64,
+    /// The part of it for which room is set aside already.
+    covered: u64,
     purpose: SpacePurpose,
 }
 
@@ -124,6 +132,7 @@ impl Cost {
         Self {
             operation,
             bytes,
+            covered: 0,
             purpose: SpacePurpose::Grows,
         }
     }
@@ -159,6 +168,13 @@ impl Cost {
     /// Returns the cost of writing `len` bytes into a file, wherever they begin.
     pub const fn write(len: u64) -> Self {
         Self::of_kind(OperationKind::Write, OBJECT + PATH + content_bytes(len))
+    }
+
+    /// Returns the cost of setting room aside for so many blocks in so many holes, that room
+    /// included; a small file becomes one with blocks.
+    pub(crate) const fn preallocate(blocks: u64, holes: u64) -> Self {
+        let bytes = OBJECT + PATH + content_bytes(0) + holes * HOLE_FILLED;
+        Self::of_kind(OperationKind::Preallocate, bytes + blocks * BLOCK_TAKES)
     }
 
     /// Returns the cost of changing the length of a file, or of making a hole: the blocks at the
@@ -278,6 +294,27 @@ impl Cost {
         self
     }
 
+    /// Returns the cost of the same operation on a file with room set aside
+    /// ([`Store::room_at`](crate::Store::room_at)): for so many of the blocks that it writes, and
+    /// perhaps for blocks beside them.
+    #[must_use]
+    pub const fn covered_by_room(mut self, blocks: u64) -> Self {
+        let room = blocks * BLOCK_TAKES;
+        self.covered = if room < self.bytes { room } else { self.bytes };
+        self.purpose = SpacePurpose::Preallocated;
+        self
+    }
+
+    /// Returns the part of what it takes that room covers which is set aside, in bytes.
+    pub const fn covered_bytes(&self) -> u64 {
+        self.covered
+    }
+
+    /// Returns what it takes beyond room that is set aside, in bytes.
+    pub const fn uncovered_bytes(&self) -> u64 {
+        self.bytes - self.covered
+    }
+
     /// Returns what it takes, in bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -303,6 +340,9 @@ pub enum SpacePurpose {
     Replaces,
     /// Gives back: half of it.
     Frees,
+    /// Takes room that is set aside: for the rest, as [`Replaces`](Self::Replaces), and half of
+    /// what is set aside for the cleaner.
+    Preallocated,
 }
 
 #[cfg(test)]

@@ -12,13 +12,15 @@
 //! 4. The *budget* is what may be promised without a closer look. It is set from the real room at
 //!    each closer look, and only shrinks by what is promised and taken since, so it never says more
 //!    than there is.
+//! 5. Room that is set aside for unwritten blocks of files is promised to nobody else. An operation
+//!    whose promise such room covers takes it from there, and what it has not used returns.
 //!
 //! # Locks
 //! None: each figure is an atomic of its own. A sum of several is exact while no operation is under
 //! way, and else off by at most what operations are adding at that moment, which is a part of what
 //! was promised to them.
 
-use crate::space::cost::{Cost, OperationKind};
+use crate::space::cost::{BLOCK_TAKES, Cost, OperationKind};
 use crate::tree::page_bounds::PAGE;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -60,6 +62,10 @@ pub(crate) struct SpaceLedger {
     memory_pages: AtomicI64,
     /// Live bytes of the victims of a running round of cleaning: the round gives them back.
     lent_to_cleaner: AtomicI64,
+    /// Blocks of files for which room is set aside.
+    unwritten_blocks: AtomicU64,
+    /// The part of what is promised that such room covers.
+    covered: AtomicI64,
     /// Bytes that may still be promised before the real room must be looked at.
     budget: AtomicI64,
     /// The kinds of operations in the open batch, a bit each: for messages.
@@ -67,21 +73,60 @@ pub(crate) struct SpaceLedger {
 }
 
 impl SpaceLedger {
-    /// Promises so many bytes. Returns whether the budget had them; the caller takes the promise
-    /// back if nothing else has.
-    pub(crate) fn promise_bytes(&self, bytes: u64) -> bool {
-        let bytes = bytes as i64;
-        self.promised.fetch_add(bytes, Relaxed);
+    /// Promises what an operation may take. Returns whether the budget had it; the caller takes the
+    /// promise back if nothing else has.
+    pub(crate) fn promise(&self, cost: &Cost) -> bool {
+        self.covered.fetch_add(cost.covered_bytes() as i64, Relaxed);
+        self.promised.fetch_add(cost.bytes() as i64, Relaxed);
+        let bytes = cost.uncovered_bytes() as i64;
         // The budget may be negative for a moment, while others do the same.
         self.budget.fetch_sub(bytes, Relaxed) >= bytes
     }
 
     /// Ends a promise: the operation is done, or did not begin.
-    pub(crate) fn end_promise(&self, bytes: u64) {
-        let bytes = bytes as i64;
+    pub(crate) fn end_promise(&self, cost: &Cost) {
+        let bytes = cost.bytes() as i64;
         let before = self.promised.fetch_sub(bytes, Relaxed);
         assert!(before >= bytes, "each promise ends once");
-        self.budget.fetch_add(bytes, Relaxed);
+        self.covered.fetch_sub(cost.covered_bytes() as i64, Relaxed);
+        self.budget
+            .fetch_add(cost.uncovered_bytes() as i64, Relaxed);
+    }
+
+    /// Sets room aside for so many blocks; it is out of the budget at once.
+    pub(crate) fn set_blocks_aside(&self, blocks: u64) {
+        self.unwritten_blocks.fetch_add(blocks, Relaxed);
+        self.budget
+            .fetch_sub((blocks * BLOCK_TAKES) as i64, Relaxed);
+    }
+
+    /// Notes that room for so many blocks is set aside no more: it is used, or given back.
+    pub(crate) fn release_blocks(&self, blocks: u64) {
+        if blocks == 0 {
+            return;
+        }
+        // A damaged store may have more unwritten blocks than its log says.
+        let less = |known: u64| Some(known.saturating_sub(blocks));
+        let _ = self.unwritten_blocks.fetch_update(Relaxed, Relaxed, less);
+        self.budget
+            .fetch_add((blocks * BLOCK_TAKES) as i64, Relaxed);
+    }
+
+    /// Takes over for how many blocks room was set aside when the store was opened.
+    pub(crate) fn restore_unwritten(&self, blocks: u64) {
+        self.unwritten_blocks.store(blocks, Relaxed);
+    }
+
+    /// Returns the number of blocks of files for which room is set aside.
+    pub(crate) fn unwritten_blocks(&self) -> u64 {
+        self.unwritten_blocks.load(Relaxed)
+    }
+
+    /// Returns the bytes that are set aside for unwritten blocks, without those that promises of
+    /// operations under way cover.
+    pub(crate) fn set_aside_bytes(&self) -> u64 {
+        let covered = self.covered.load(Relaxed).max(0) as u64;
+        (self.unwritten_blocks() * BLOCK_TAKES).saturating_sub(covered)
     }
 
     /// Ends the promise of an operation that is done, and compares what it has taken with its cost.
@@ -91,7 +136,7 @@ impl SpaceLedger {
     /// In debug builds, if it has taken more: a test that meets such an operation fails there.
     pub(crate) fn end_operation(&self, cost: &Cost, charge: &SpaceCharge) {
         // The promise ends first: what the operation took is counted already.
-        self.end_promise(cost.bytes());
+        self.end_promise(cost);
         self.operations
             .fetch_or(cost.operation_kind().bit_in_set(), Relaxed);
         // Operations that took no more than promised are the rule.
@@ -211,36 +256,66 @@ impl SpaceLedger {
         assert!(pages >= 0, "memory holds {pages} pages");
         let promised = self.promised.load(Relaxed);
         assert!(promised >= 0, "{promised} bytes are promised");
+        let covered = self.covered.load(Relaxed);
+        assert!(
+            (0..=promised).contains(&covered),
+            "{covered} bytes are covered of {promised} that are promised"
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use teal_types::BLOCK;
 
     #[test]
     fn a_promise_leaves_the_budget_and_comes_back() {
         let ledger = SpaceLedger::default();
-        ledger.set_budget(100);
-        assert!(ledger.promise_bytes(60));
-        assert!(!ledger.promise_bytes(60), "the budget has only 40 left");
-        ledger.end_promise(60);
-        ledger.add_to_batch(10);
-        assert_eq!((ledger.promised_bytes(), ledger.batch_bytes()), (60, 10));
-        ledger.end_promise(60);
+        let cost = Cost::note();
+        let bytes = cost.bytes();
+        ledger.set_budget(bytes as i64 * 3 / 2);
+        assert!(ledger.promise(&cost));
+        assert!(
+            !ledger.promise(&cost),
+            "the budget has only half of it left"
+        );
+        ledger.end_promise(&cost);
+        ledger.add_to_batch(bytes as i64 * 3 / 4);
+        assert_eq!(ledger.promised_bytes(), bytes);
+        assert_eq!(ledger.batch_bytes(), bytes * 3 / 4);
+        ledger.end_promise(&cost);
         ledger.batch_sealed();
         ledger.check_invariants();
         assert!(
-            !ledger.promise_bytes(91),
-            "10 bytes are taken until the room is looked at again"
+            !ledger.promise(&cost),
+            "the batch's bytes are taken until the room is looked at again"
         );
+    }
+
+    #[test]
+    fn room_that_is_set_aside_covers_the_write_that_uses_it() {
+        let ledger = SpaceLedger::default();
+        ledger.set_blocks_aside(10);
+        let room = 10 * BLOCK_TAKES;
+        assert_eq!(ledger.set_aside_bytes(), room);
+        let cost = Cost::write(2 * BLOCK).covered_by_room(2);
+        assert_eq!(cost.covered_bytes(), 2 * BLOCK_TAKES);
+        ledger.promise(&cost);
+        // Under way, the same bytes are promised and not set aside.
+        let taken = ledger.promised_bytes() + ledger.set_aside_bytes();
+        assert_eq!(taken, room + cost.uncovered_bytes());
+        ledger.release_blocks(2);
+        ledger.end_promise(&cost);
+        assert_eq!(ledger.set_aside_bytes(), room - 2 * BLOCK_TAKES);
+        ledger.check_invariants();
     }
 
     #[test]
     fn an_operation_may_take_all_that_its_cost_says() {
         let (ledger, charge) = (SpaceLedger::default(), SpaceCharge::default());
         let cost = Cost::note();
-        ledger.promise_bytes(cost.bytes());
+        ledger.promise(&cost);
         charge.add(cost.bytes() as i64);
         ledger.end_operation(&cost, &charge);
         assert_eq!(ledger.promised_bytes(), 0);
@@ -252,7 +327,7 @@ mod tests {
     fn a_cost_that_was_too_small_is_found_where_it_was_made() {
         let (ledger, charge) = (SpaceLedger::default(), SpaceCharge::default());
         let cost = Cost::note();
-        ledger.promise_bytes(cost.bytes());
+        ledger.promise(&cost);
         charge.add(cost.bytes() as i64 + 1);
         ledger.end_operation(&cost, &charge);
     }
@@ -261,8 +336,9 @@ mod tests {
     #[should_panic(expected = "each promise ends once")]
     fn a_promise_that_ends_twice_is_found() {
         let ledger = SpaceLedger::default();
-        ledger.promise_bytes(10);
-        ledger.end_promise(10);
-        ledger.end_promise(10);
+        let cost = Cost::note();
+        ledger.promise(&cost);
+        ledger.end_promise(&cost);
+        ledger.end_promise(&cost);
     }
 }

@@ -119,6 +119,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let objects = self.objects();
         let room = objects.batch_takes() + 2 * objects.cleaner_bytes();
+        let room = room + objects.ledger.set_aside_bytes();
         objects.host.allocate_until_ready(&objects.segments, room);
         // Changes of operations first, so that the round's bytes are its own.
         if objects.has_changes() {
@@ -280,7 +281,9 @@ impl Store {
     /// Returns whether so much more may be moved: it, the open batch, what is promised and the
     /// checkpoints after it have room.
     pub(crate) fn has_room(&self, more: u64, left: CleaningReserve) -> bool {
-        let taken = self.objects().batch_takes() + self.objects().ledger.promised_bytes();
+        let ledger = &self.objects().ledger;
+        let taken =
+            self.objects().batch_takes() + ledger.promised_bytes() + ledger.set_aside_bytes();
         taken + more + self.bytes_left(left) <= self.objects().segments.lock().ready_bytes()
     }
 
@@ -306,7 +309,9 @@ impl Store {
         let now = self.objects().numbers.next_lsn();
         let mut victims = self.objects().segments.lock().rank_victims(now, choice);
         let ready = self.objects().segments.lock().ready_bytes();
-        let mut room = ready.saturating_sub(self.objects().batch_takes() + self.bytes_left(left));
+        let set_aside = self.objects().ledger.set_aside_bytes();
+        let taken = self.objects().batch_takes() + set_aside + self.bytes_left(left);
+        let mut room = ready.saturating_sub(taken);
         let mut gain = 0;
         let enough = victims.iter().position(|victim| {
             // A margin for headers and pages.

@@ -25,12 +25,22 @@ impl LockedObjects<'_> {
         let stamp = self.stamp();
         // Everything that can fail comes before the object is marked.
         self.state_mut(no).write(reader, no, offset, data)?;
+        let mut freed = Vec::new();
+        // The common case: no file has room set aside.
+        let done = if self.objects().ledger.unwritten_blocks() == 0 {
+            Ok(())
+        } else {
+            let len = data.len() as u64;
+            self.state_mut(no)
+                .use_room(reader, no, offset, len, &mut freed)
+        };
         self.mark_changed(no).core.data_stamp = stamp;
+        self.objects().account_freed(&freed);
         self.account_freed_pages(no);
-        Ok(())
+        done
     }
 
-    fn change_content(
+    pub(crate) fn change_content(
         &mut self,
         no: ObjectNo,
         change: impl FnOnce(&mut ObjectState, &mut Vec<FreedSpace>) -> Result<(), StoreError>,

@@ -8,9 +8,11 @@
 //! ([`Reserves`](crate::space::reserves::Reserves)); E: what three checkpoints of nothing take, and
 //! S / 2.
 //! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into
-//!    R, one that gives back if T + P + its cost + C / 4 do, or, when cleaning has gained nothing,
+//!    R, one that writes where room is set aside if T + P + its cost + C / 2 do, one that gives back if T + P + its cost + C / 4 do, or, when cleaning has gained nothing,
 //!    T + P + its cost + E. While a round of cleaning runs, what it has taken counts as if it were
 //!    there, up to C / 2.
+//!    A, what is set aside for unwritten blocks of files, is a part of P; of the cost of a write to
+//!    such blocks the part that A covers is not added.
 //! 2. *Commit*: so a commit has room, as a batch and as a checkpoint, and so have the two
 //!    checkpoints after it. Closing is one of them.
 //! 3. *Cleaning* adds to T only while T + P + what must be left fit into R, looked at again at
@@ -36,6 +38,8 @@
 //!   of inode records as many leaves of the inode map. Rounds for operations that wait take first
 //!   what surely gives more than it takes, and what a checkpoint can fold is folded even if nothing
 //!   could be moved. By 4 the emptiest victim is never fuller than the mean.
+//! - *Writing where room is set aside* takes its blocks from A. The rest of its cost is pages and
+//!   records written anew, for which old ones die, as with deleting; it may use C down to C / 2.
 //! - *Filling* stops when rounds gain nothing ([`FUTILE`]), and leaves C / 2: it cannot use up what
 //!   deleting needs.
 //! - No operation waits for ever: a wait is at most [`ROUNDS`] rounds, each bounded by R.
@@ -80,14 +84,14 @@ impl Store {
             self.log.write_batch()?;
         }
         // The budget is an estimate on the safe side. If it is used up, the sums are computed.
-        if ledger.promise_bytes(cost.bytes()) || self.has_headroom(cost.purpose()) {
+        if ledger.promise(&cost) || self.has_headroom(cost.purpose()) {
             return Ok(());
         }
         // Taken back while others may need it, so that none is refused for what is not taken in the
         // end.
-        ledger.end_promise(cost.bytes());
-        self.make_room(cost.bytes() as i64, cost.purpose())?;
-        ledger.promise_bytes(cost.bytes());
+        ledger.end_promise(&cost);
+        self.make_room(cost.uncovered_bytes() as i64, cost.purpose())?;
+        ledger.promise(&cost);
         Ok(())
     }
 
@@ -138,6 +142,7 @@ impl Store {
         objects.redo_all_deferred();
         let promised = objects.ledger.promised_bytes();
         let takes = objects.batch_takes() + objects.cleaner_bytes();
+        let takes = takes + objects.ledger.set_aside_bytes();
         let wanted = need as u64 + promised + takes + HOST_STEP;
         objects.host.allocate_until_ready(&objects.segments, wanted);
         Ok(())
@@ -165,7 +170,7 @@ impl Store {
         let is_wanted = match purpose {
             SpacePurpose::Grows => false,
             SpacePurpose::Replaces => self.objects().headroom_for(purpose).to_keep < need,
-            SpacePurpose::Frees => true,
+            SpacePurpose::Frees | SpacePurpose::Preallocated => true,
         };
         is_wanted && self.objects().fold_bytes() > self.objects().usage_bytes()
     }
@@ -188,7 +193,8 @@ impl Store {
         // An operation that makes the store fuller does not go on for crumbs: one round for each
         // would be without end.
         let segment = self.objects().geometry.segment_bytes() as i64;
-        let (comfort, little) = if purpose == SpacePurpose::Frees {
+        let is_due = matches!(purpose, SpacePurpose::Frees | SpacePurpose::Preallocated);
+        let (comfort, little) = if is_due {
             (0, 0)
         } else {
             (segment, segment / 4)
@@ -196,7 +202,7 @@ impl Store {
         let mut best = self.objects().headroom_for(purpose).to_write;
         let mut futile = 0;
         for round in 0..ROUNDS {
-            let is_first = round == 0 && purpose != SpacePurpose::Frees;
+            let is_first = round == 0 && !is_due;
             let choice = if is_first {
                 VictimPolicy::CostBenefit(FULLEST_FIRST)
             } else {

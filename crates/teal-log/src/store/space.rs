@@ -13,6 +13,8 @@ pub struct SpaceStatus {
     pub free_of_capacity: u64,
     /// The bytes that the newest state takes.
     pub live: u64,
+    /// The bytes that are set aside for content of files that is not written yet.
+    pub set_aside: u64,
     /// Objects there are.
     pub objects: u64,
     /// Segments that hold nothing.
@@ -59,6 +61,7 @@ impl Store {
             free: free_of_capacity,
             free_of_capacity,
             live,
+            set_aside: objects.ledger.set_aside_bytes(),
             objects: objects.numbers.object_count(),
             free_segments: segments.free_segments() as u64,
             ripening: segments.ripening_segments() as u64,
@@ -74,7 +77,7 @@ impl Store {
         if lacks == 0 {
             return space;
         }
-        let within_host = self.writable_within(all - lacks, live);
+        let within_host = self.writable_within(all - lacks, live + space.set_aside);
         SpaceStatus {
             free: free_of_capacity.min(within_host),
             before_waiting: space.before_waiting.saturating_sub(lacks),

@@ -1,10 +1,11 @@
-//! The space that a change of a map frees: pieces of the disk, and references to shared extents.
+//! The space that a change of a map frees: pieces of the disk, references to shared extents, and
+//! room that was set aside.
 
 use crate::format::extent::MappedExtent;
 use crate::format::imap::RecordHome;
 use crate::format::page::PagePtr;
 use crate::tree::Tree;
-use teal_types::SECTOR;
+use teal_types::{BLOCK, SECTOR};
 
 /// The space that a change freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(crate) enum FreedSpace {
     /// A part of a shared extent, of so many bytes; `more` extents refer to it than before: -1 when
     /// all of the part is gone, 1 when the rest is in two places.
     Shared { id: u64, bytes: u64, more: i32 },
+    /// Room that was set aside for so many blocks.
+    Unwritten { blocks: u64 },
 }
 
 impl Tree {
@@ -46,7 +49,7 @@ impl FreedSpace {
         Self::of_part(extent, -1)
     }
     pub(crate) fn of_part(part: &MappedExtent, more: i32) -> Self {
-        let bytes = part.stored_sectors() * SECTOR;
+        let bytes = part.counted_sectors() * SECTOR;
         match part {
             MappedExtent::Own(extent) => Self::Piece {
                 byte: extent.addr.byte_offset(),
@@ -57,12 +60,26 @@ impl FreedSpace {
                 bytes,
                 more,
             },
+            MappedExtent::Unwritten(_) => Self::Unwritten {
+                blocks: part.blocks(),
+            },
         }
     }
-    /// Returns the bytes of content or pages.
+    /// Returns the bytes of content or pages, or of the blocks that they were to be.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Piece { bytes, .. } | Self::Shared { bytes, .. } => *bytes,
+            Self::Unwritten { blocks } => blocks * BLOCK,
         }
+    }
+    /// Returns the number of blocks for which room was set aside.
+    pub(crate) fn unwritten_blocks(freed: &[Self]) -> u64 {
+        freed
+            .iter()
+            .map(|space| match space {
+                Self::Unwritten { blocks } => *blocks,
+                Self::Piece { .. } | Self::Shared { .. } => 0,
+            })
+            .sum()
     }
 }

@@ -193,6 +193,7 @@ impl SharedTable {
         match part {
             MappedExtent::Own(extent) => Ok(extent),
             MappedExtent::Shared(slice) => self.resolve_slice(src, no, &slice),
+            MappedExtent::Unwritten(_) => unreachable!("content is not asked for where none is"),
         }
     }
 

@@ -146,7 +146,11 @@ fn after_a_crash_at_any_point_the_store_is_what_some_batch_left() {
             "{seen:?}"
         );
         assert!(
-            seen.cleaned > 0 && seen.closed > 0 && seen.reopened > 1 && seen.shared > 0,
+            seen.cleaned > 0
+                && seen.closed > 0
+                && seen.reopened > 1
+                && seen.shared > 0
+                && seen.preallocated > 0,
             "{seen:?}"
         );
         assert!(

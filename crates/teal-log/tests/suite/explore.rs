@@ -44,6 +44,7 @@ impl Tally {
         s.closed += seen.closed;
         s.shared += seen.shared;
         s.reused += seen.reused;
+        s.preallocated += seen.preallocated;
     }
 }
 

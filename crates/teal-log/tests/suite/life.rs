@@ -45,6 +45,8 @@ pub(crate) struct Seen {
     pub(crate) shared: u64,
     /// Objects made with the number of one that is gone.
     pub(crate) reused: u64,
+    /// Files for which room was set aside.
+    pub(crate) preallocated: u64,
 }
 
 /// How a life is to be.
@@ -234,7 +236,7 @@ impl Life {
 
     /// One random operation; `Ok(false)` when it found nothing to work on or no room.
     pub(crate) fn step(&mut self) -> Result<bool, StoreError> {
-        let done = match self.rng.below(110) {
+        let done = match self.rng.below(116) {
             0..20 => self.create(),
             20..42 => self.write(),
             42..50 => self.truncate(),
@@ -246,7 +248,8 @@ impl Life {
             82..92 => self.rename(),
             92..96 => self.reclaim(),
             96..100 => self.crowd(),
-            _ => self.share(),
+            100..110 => self.share(),
+            _ => self.preallocate(),
         }?;
         self.ops += u64::from(done);
         self.seen.ops += u64::from(done);
@@ -406,6 +409,10 @@ impl Life {
         };
         let cost = self.with_heads(Cost::write(len as u64), &[no])?;
         let store = Arc::clone(&self.store);
+        let cost = match store.room_at(no, at, len as u64)? {
+            Some(blocks) => cost.covered_by_room(blocks),
+            None => cost,
+        };
         let Some(op) = self.room(&store, cost)? else {
             return Ok(false);
         };
@@ -458,6 +465,35 @@ impl Life {
         self.model
             .bytes(to)
             .copy_blocks(&source, at / 4096, to_at / 4096, done);
+        Ok(true)
+    }
+
+    /// Sets room aside for a part of a file, or for what may follow its end: nothing that can be
+    /// read changes.
+    fn preallocate(&mut self) -> Result<bool, StoreError> {
+        let Some(no) = self.pick(FileType::File) else {
+            return Ok(false);
+        };
+        let size = self.model.bytes(no).size.min(3 << 20);
+        let from = match self.rng.below(3) {
+            0 => 0,
+            1 => self.rng.below(size + 1),
+            _ => size,
+        };
+        let len = *self.rng.pick(&[1, 5000, 100_000, 700_000]);
+        let store = Arc::clone(&self.store);
+        self.ending(|store| store.permit_preallocation())?;
+        let step = store.plan_preallocation(no, from, from + len)?;
+        if step.bytes == 0 {
+            return Ok(false);
+        }
+        let cost = self.with_heads(step.cost, &[no])?;
+        let Some(op) = self.room(&store, cost)? else {
+            return Ok(false);
+        };
+        op.lock(&[no])?.preallocate(no, from, step.end, &step)?;
+        drop(op);
+        self.seen.preallocated += 1;
         Ok(true)
     }
 

@@ -22,6 +22,7 @@ mod format_doc;
 mod kept;
 mod names;
 mod owner;
+mod preallocate;
 mod redo;
 mod salvage;
 mod sealing;

@@ -2,7 +2,7 @@
 
 use crate::FileSystem;
 use crate::attributes::require_file;
-use teal_log::Cost;
+use teal_log::{Cost, LockedObjects};
 use teal_types::limits::FILE_MAX;
 use teal_types::{ByteRanges, ObjectNo};
 use teal_volume::FsError;
@@ -55,7 +55,8 @@ pub enum SeekTarget {
 }
 
 impl FileSystem {
-    /// Makes room, holes or zeros. Room is asked for and not set aside: there must be enough now.
+    /// Makes room, holes or zeros. Room is set aside: a first write to any block of the range finds
+    /// it, whatever else fills the store.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and
@@ -77,71 +78,172 @@ impl FileSystem {
             .ok_or(FsError::FileTooBig)?;
         self.volume.name_damage(no, || {
             require_file(&self.store().attr(no)?)?;
-            // Allocation asks for space for all holes, and writes nothing.
-            if matches!(mode, FallocateMode::Allocate { .. })
-                && self.bytes_in_holes(no, offset, end)? > self.store().space().free
-            {
-                return Err(FsError::NoSpace);
-            }
-            let mut cost = self.cost_of_content(no, Cost::cut().with_piece(0))?;
-            // A hole frees space.
-            if mode == FallocateMode::PunchHole {
-                cost = cost.freeing();
-            }
-            if !matches!(mode, FallocateMode::Allocate { .. }) {
-                self.punch_shared_in_steps(no, offset, end)?;
-            }
-            let _content = self.residency.lock_for_changing(no);
-            let op = self.begin_operation(cost)?;
-            let mut locked = op.lock(&[no])?;
-            let size = locked.attr(no).size;
-            let base = self.base_of(no, offset, size);
-            // Allocation changes the size only; its content stays zeros.
-            let changed = if matches!(mode, FallocateMode::Allocate { .. }) {
-                ObjectChange::Truncate { size, base }
-            } else {
-                locked.punch(no, offset, end)?;
-                ObjectChange::Data {
-                    from: offset,
-                    to: end,
-                    base,
+            match mode {
+                FallocateMode::Allocate { keep_size } => {
+                    let set_aside = self.set_room_aside(no, offset, end)?;
+                    let done = self.note_allocated(no, (offset, end), keep_size);
+                    // Without its length the room would belong to nothing that was asked for.
+                    done.inspect_err(|_| self.give_room_back(no, &set_aside))
                 }
-            };
-            // A hole never changes the size.
-            let keep_size = match mode {
-                FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
-                    keep_size
+                FallocateMode::PunchHole => self.zero_range(no, (offset, end), true, true),
+                FallocateMode::ZeroRange { keep_size } => {
+                    self.zero_range(no, (offset, end), keep_size, false)?;
+                    self.set_room_aside(no, offset, end).map(drop)
                 }
-                FallocateMode::PunchHole => true,
-            };
-            if !keep_size && end > locked.attr(no).size {
-                locked.truncate(no, end)?;
             }
-            self.content_changed(&mut locked, no, changed, false)?;
-            // The kernel raises its own idea of the size in the same way.
-            if !keep_size {
-                self.note_kernel_extended(&locked, no, end);
-            }
-            Ok(())
         })
     }
 
-    /// Returns the bytes of a range that no data fills.
-    fn bytes_in_holes(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
-        debug_assert!(offset <= end);
+    /// Sets room aside for all holes of a range, in steps. Returns where it did: ranges of bytes.
+    /// Where there is not enough room, none is set aside in the end.
+    fn set_room_aside(
+        &self,
+        no: ObjectNo,
+        offset: u64,
+        end: u64,
+    ) -> Result<Vec<(u64, u64)>, FsError> {
+        let mut set_aside = Vec::new();
         let mut at = offset;
-        let mut holes = 0;
+        // What is hopeless is not begun: others would miss the room meanwhile.
+        let (total, _) = self.store().total_and_free();
+        if self.bytes_without_room(no, offset, end)? > total {
+            return Err(FsError::NoSpace);
+        }
         while at < end {
-            // From data to data: the distance between is a hole.
-            let data = self.store().seek(no, at, false)?.unwrap_or(end).min(end);
-            holes += data - at;
-            at = self.store().seek(no, data, true)?.unwrap_or(end).max(data);
-            debug_assert!(at >= data && holes <= end - offset);
-            if data == end {
-                break;
+            match self.preallocate_step(no, at, end, &mut set_aside) {
+                Ok(next) => {
+                    debug_assert!(next > at, "an empty step does not end");
+                    at = next;
+                }
+                Err(e) => {
+                    self.give_room_back(no, &set_aside);
+                    return Err(e);
+                }
             }
         }
-        Ok(holes)
+        Ok(set_aside)
+    }
+
+    /// Returns the bytes of a range that are neither stored nor have room set aside.
+    fn bytes_without_room(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
+        debug_assert!(offset <= end);
+        let mut without = 0;
+        let mut at = offset;
+        while at < end {
+            let planned = self.store().plan_preallocation(no, at, end)?;
+            debug_assert!(planned.end > at, "an empty step does not end");
+            without += planned.bytes;
+            at = planned.end;
+        }
+        Ok(without)
+    }
+
+    fn preallocate_step(
+        &self,
+        no: ObjectNo,
+        at: u64,
+        end: u64,
+        set_aside: &mut Vec<(u64, u64)>,
+    ) -> Result<u64, FsError> {
+        let planned = self.store().plan_preallocation(no, at, end)?;
+        if planned.bytes == 0 {
+            return Ok(planned.end);
+        }
+        self.store().permit_preallocation()?;
+        // Content that the server has, too, makes way.
+        self.residency.make_space(planned.bytes);
+        let cost = self.cost_of_content(no, planned.cost)?;
+        let _content = self.residency.lock_for_changing(no);
+        let op = self.begin_operation(cost)?;
+        let mut locked = op.lock(&[no])?;
+        let done = locked.preallocate(no, at, planned.end, &planned)?;
+        set_aside.extend(done.ranges);
+        Ok(done.end)
+    }
+
+    /// Gives up room that was set aside in vain.
+    fn give_room_back(&self, no: ObjectNo, set_aside: &[(u64, u64)]) {
+        let release = |range: &(u64, u64)| -> Result<(), FsError> {
+            let cost = Cost::cut().with_piece(0).freeing();
+            let op = self.begin_operation(self.cost_of_content(no, cost)?)?;
+            op.lock(&[no])?.release_room(no, &[*range])?;
+            Ok(())
+        };
+        if let Err(e) = set_aside.iter().try_for_each(release) {
+            // It stays with the file, as after a crash.
+            log::warn!("room that was set aside for object {no} is not given back: {e}");
+        }
+    }
+
+    /// Sets the length and the times of a file for which room was set aside.
+    fn note_allocated(
+        &self,
+        no: ObjectNo,
+        (offset, end): (u64, u64),
+        keep_size: bool,
+    ) -> Result<(), FsError> {
+        let cost = self.cost_of_content(no, Cost::cut().with_piece(0))?;
+        let _content = self.residency.lock_for_changing(no);
+        // The room that was set aside lies beside what this writes.
+        let op = self.begin_operation(cost.covered_by_room(0))?;
+        let mut locked = op.lock(&[no])?;
+        let size = locked.attr(no).size;
+        let base = self.base_of(no, offset, size);
+        self.extend_to(&mut locked, no, end, keep_size)?;
+        // The content stays the same: for the server the length changes, or nothing.
+        let changed = ObjectChange::Truncate { size, base };
+        self.content_changed(&mut locked, no, changed, false)?;
+        self.note_extended(&locked, no, end, keep_size);
+        Ok(())
+    }
+
+    /// Makes a range zeros, and gives back what it had; `frees` says that this is what is wanted.
+    fn zero_range(
+        &self,
+        no: ObjectNo,
+        (offset, end): (u64, u64),
+        keep_size: bool,
+        frees: bool,
+    ) -> Result<(), FsError> {
+        let mut cost = self.cost_of_content(no, Cost::cut().with_piece(0))?;
+        if frees {
+            cost = cost.freeing();
+        }
+        self.punch_shared_in_steps(no, offset, end)?;
+        let _content = self.residency.lock_for_changing(no);
+        let op = self.begin_operation(cost)?;
+        let mut locked = op.lock(&[no])?;
+        let base = self.base_of(no, offset, locked.attr(no).size);
+        locked.punch(no, offset, end)?;
+        self.extend_to(&mut locked, no, end, keep_size)?;
+        let changed = ObjectChange::Data {
+            from: offset,
+            to: end,
+            base,
+        };
+        self.content_changed(&mut locked, no, changed, false)?;
+        self.note_extended(&locked, no, end, keep_size);
+        Ok(())
+    }
+
+    fn extend_to(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        no: ObjectNo,
+        end: u64,
+        keep_size: bool,
+    ) -> Result<(), FsError> {
+        if !keep_size && end > locked.attr(no).size {
+            locked.truncate(no, end)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the kernel raises its own idea of the size in the same way.
+    fn note_extended(&self, locked: &LockedObjects<'_>, no: ObjectNo, end: u64, keep_size: bool) {
+        if !keep_size {
+            self.note_kernel_extended(locked, no, end);
+        }
     }
 
     /// Returns the next data or hole at or after `offset`.

@@ -5,7 +5,7 @@ use crate::commit::anchors::{FoundRootCopy, read_root_copy};
 use crate::format::anchor::{self, Anchor};
 use crate::format::record::{HEADER, RecordHeader};
 use crate::format::root_copy;
-use crate::format::superblock::{self, SECOND_COPIES, Superblock};
+use crate::format::superblock::{self, SECOND_COPIES, Superblock, UNWRITTEN_EXTENTS};
 use teal_types::Sector;
 
 impl StoreChecker<'_> {
@@ -15,18 +15,19 @@ impl StoreChecker<'_> {
     }
 
     fn check_superblocks(&mut self) {
-        // The feature is set in one of them after the other, and this opening may have set it.
-        let with_copies = |sb: Superblock| Superblock {
-            incompatible: sb.incompatible | SECOND_COPIES,
+        // These features are set in one of them after the other, and this opening may have set
+        // them.
+        let with_features = |sb: Superblock| Superblock {
+            incompatible: sb.incompatible | SECOND_COPIES | UNWRITTEN_EXTENTS,
             ..sb
         };
-        let sb = with_copies(self.store.sb.clone());
+        let sb = with_features(self.store.sb.clone());
         // Both copies must be equal: one replaces the other.
         for at in [Sector::new(0), Superblock::second_copy(sb.sectors)] {
             let mut bytes = vec![0; superblock::BYTES];
             let read = self.store.reader.read_raw(at, &mut bytes);
             let same = read.is_ok()
-                && Superblock::decode(&bytes).is_ok_and(|copy| with_copies(copy) == sb);
+                && Superblock::decode(&bytes).is_ok_and(|copy| with_features(copy) == sb);
             if !same {
                 self.add_problem(
                     Severity::Damage,

@@ -300,7 +300,7 @@ impl StoreChecker<'_> {
                 this.add_contradiction(no, format!("two extents hold block {block}"));
             }
             end = block + extent.blocks();
-            sectors += extent.stored_sectors();
+            sectors += extent.counted_sectors();
             this.check_extent(no, state.core.size, block, &extent, blocks);
         };
         match &blocks.extents {
@@ -340,6 +340,11 @@ impl StoreChecker<'_> {
                 Some(extent) => extent,
                 None => return,
             },
+            // It may lie behind the end of the file.
+            MappedExtent::Unwritten(_) => {
+                self.unwritten_blocks += mapped.blocks();
+                return;
+            }
         };
         let stop = (block + extent.blocks()) * BLOCK;
         // At most the last block reaches behind the end.
@@ -422,6 +427,12 @@ impl StoreChecker<'_> {
                 "{counted} objects are counted and {} are there",
                 self.report.objects
             );
+            self.add_problem(Severity::Space, None, None, what);
+        }
+        let found = self.unwritten_blocks;
+        let counted = self.store.ledger.unwritten_blocks();
+        if counted != found {
+            let what = format!("room is set aside for {counted} blocks and files have {found}");
             self.add_problem(Severity::Space, None, None, what);
         }
     }

@@ -327,6 +327,13 @@ pub(super) fn mapped_text(block: u64, mapped: &MappedExtent) -> String {
                 slice.born.get()
             )
         }
+        MappedExtent::Unwritten(run) => {
+            let last = block + mapped.blocks() - 1;
+            format!(
+                "blocks {block}-{last} unwritten: room is set aside, born {}",
+                run.born.get()
+            )
+        }
     }
 }
 

@@ -129,7 +129,7 @@ impl BlockContent {
             let stop = dirty.map_or(end, |(block, _)| *block);
             found.end = match self
                 .extents
-                .at_or_after(src, no, at)?
+                .content_at_or_after(src, no, at)?
                 .filter(|(start, _)| *start < stop)
             {
                 Some((start, extent)) if start <= at => {
@@ -140,6 +140,7 @@ impl BlockContent {
                     let part = match extent.slice(at - start, count) {
                         MappedExtent::Own(extent) => SharePart::Own(extent),
                         MappedExtent::Shared(slice) => SharePart::Shared(slice),
+                        MappedExtent::Unwritten(_) => unreachable!("it holds no content"),
                     };
                     found.parts.push((at, part));
                     at + count
@@ -290,7 +291,7 @@ impl Store {
                 blocks.extents.at_or_after(&self.objects().reader, no, at)?
             {
                 // One is enough.
-                if extent.as_own().is_none() {
+                if matches!(extent, MappedExtent::Shared(_)) {
                     return Ok(true);
                 }
                 at = start + extent.blocks();
