@@ -270,7 +270,8 @@ impl FileSystem {
     /// Notes that an object was read, if the policy wants it.
     pub(crate) fn note_access(&self, attr: &Attr) {
         let now = self.volume.now();
-        // The access time is kept in memory, and written with the next change of the object.
+        // The access time is kept in memory, and written with the next change of the object, or in
+        // the end.
         if !self.store().is_read_only()
             && self
                 .options
@@ -278,6 +279,7 @@ impl FileSystem {
                 .is_due(attr.atime, attr.mtime, attr.ctime, now)
         {
             self.store().set_atime(attr.object, now);
+            self.access_times.note(attr.object);
         }
     }
 }

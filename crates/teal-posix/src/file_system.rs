@@ -1,5 +1,6 @@
 //! A mounted volume: what its operations work on.
 
+use crate::access_times::UnwrittenAccessTimes;
 use crate::background_state::BackgroundState;
 use crate::options::FileSystemOptions;
 use crate::sync_queue::SyncQueue;
@@ -23,6 +24,7 @@ pub struct FileSystem {
     /// The replica in this store, if the volume has a server. It is started and ended together with
     /// the file system.
     pub(crate) replica: Option<Arc<Replica>>,
+    pub(crate) access_times: UnwrittenAccessTimes,
     pub(crate) syncs: Arc<SyncQueue>,
     pub(crate) background: Mutex<BackgroundState>,
 }
@@ -89,6 +91,7 @@ impl FileSystem {
             changes,
             residency,
             replica,
+            access_times: UnwrittenAccessTimes::default(),
             syncs: Arc::default(),
             background: Mutex::default(),
         })

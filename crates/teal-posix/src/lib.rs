@@ -15,6 +15,7 @@
 //! The locks that operations share with the replica are in the table of [`teal_volume`]. `syncs`
 //! and `background` are leaves.
 
+mod access_times;
 mod acl;
 mod attributes;
 mod background;

@@ -130,6 +130,7 @@ impl FileSystem {
         if !self.store().is_read_only() {
             // Nothing is held any more, so all orphans can be given back.
             while self.volume.reclaim_next(&*self.changes) {}
+            self.write_access_times();
             self.store().close()?;
         }
         let totals = self.volume.references().count_totals();

@@ -384,6 +384,12 @@ impl LockedObjects<'_> {
         core.attr_stamp = stamp;
     }
 
+    /// Has the attributes of a locked object logged as they are: the access time may be newer in
+    /// memory ([`Store::set_atime`](crate::Store::set_atime)).
+    pub fn log_attributes(&mut self, no: ObjectNo) {
+        self.mark_changed(no);
+    }
+
     /// Sets an extended attribute, or removes it; says whether it was there.
     ///
     /// # Errors

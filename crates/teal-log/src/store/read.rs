@@ -210,6 +210,11 @@ impl Store {
         })
     }
 
+    /// Returns whether memory holds an object.
+    pub fn is_in_memory(&self, no: ObjectNo) -> bool {
+        self.objects().cache.get(no).is_some()
+    }
+
     /// Notes that a file was read, for the next record of it that is written anyway; never causes a
     /// commit.
     pub fn set_atime(&self, no: ObjectNo, now: Timestamp) {

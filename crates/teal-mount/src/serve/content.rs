@@ -73,7 +73,9 @@ impl VolumeMount {
             } => {
                 let mode = FallocateMode::from_flags(FallocateFlags::bits(&mode));
                 Self::reply_done(
-                    mode.and_then(|mode| file_system.fallocate(no, mode, offset, length)),
+                    mode.and_then(|mode| {
+                        file_system.fallocate(no, mode, offset, length, killing_flags(header))
+                    }),
                     reply,
                 );
             }
@@ -96,16 +98,11 @@ impl VolumeMount {
                 length,
                 ..
             } => {
-                // The kernel does not say whether the caller may keep the set-id bits: root may.
-                let flags = WriteFlags {
-                    kill_suidgid: header.uid != 0,
-                    ..WriteFlags::default()
-                };
                 match file_system.copy_file_range(
                     (no, offset),
                     (to_object(to_node), to_offset),
                     length,
-                    flags,
+                    killing_flags(header),
                 ) {
                     Ok(copied) => reply.send_copied(copied),
                     Err(error) => reply.send_error(to_errno(&error)),
@@ -113,5 +110,14 @@ impl VolumeMount {
             }
             _ => reply.send_error(Errno::NOSYS),
         }
+    }
+}
+
+/// Returns the flags of a change of content of which the kernel does not say whether the caller may
+/// keep the set-id bits: root may.
+fn killing_flags(header: &RequestHeader) -> WriteFlags {
+    WriteFlags {
+        kill_suidgid: header.uid != 0,
+        ..WriteFlags::default()
     }
 }

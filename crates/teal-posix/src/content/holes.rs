@@ -1,6 +1,6 @@
 //! Room and holes in a file: `fallocate`, and `lseek` to the next data or hole.
 
-use crate::FileSystem;
+use crate::{FileSystem, WriteFlags};
 use crate::attributes::require_file;
 use teal_log::{Cost, LockedObjects};
 use teal_types::limits::FILE_MAX;
@@ -56,7 +56,8 @@ pub enum SeekTarget {
 
 impl FileSystem {
     /// Makes room, holes or zeros. Room is set aside: a first write to any block of the range finds
-    /// it, whatever else fills the store.
+    /// it, whatever else fills the store. Of the flags only
+    /// [`kill_suidgid`](WriteFlags::kill_suidgid) counts.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for an empty range, [`FsError::FileTooBig`], [`FsError::NoSpace`], and
@@ -67,6 +68,7 @@ impl FileSystem {
         mode: FallocateMode,
         offset: u64,
         len: u64,
+        flags: WriteFlags,
     ) -> Result<(), FsError> {
         if len == 0 {
             return Err(FsError::Invalid);
@@ -81,13 +83,13 @@ impl FileSystem {
             match mode {
                 FallocateMode::Allocate { keep_size } => {
                     let set_aside = self.set_room_aside(no, offset, end)?;
-                    let done = self.note_allocated(no, (offset, end), keep_size);
+                    let done = self.note_allocated(no, (offset, end), keep_size, flags);
                     // Without its length the room would belong to nothing that was asked for.
                     done.inspect_err(|_| self.give_room_back(no, &set_aside))
                 }
-                FallocateMode::PunchHole => self.zero_range(no, (offset, end), true, true),
-                FallocateMode::ZeroRange { keep_size } => {
-                    self.zero_range(no, (offset, end), keep_size, false)?;
+                FallocateMode::PunchHole => self.zero_range(no, (offset, end), mode, flags),
+                FallocateMode::ZeroRange { .. } => {
+                    self.zero_range(no, (offset, end), mode, flags)?;
                     self.set_room_aside(no, offset, end).map(drop)
                 }
             }
@@ -181,6 +183,7 @@ impl FileSystem {
         no: ObjectNo,
         (offset, end): (u64, u64),
         keep_size: bool,
+        flags: WriteFlags,
     ) -> Result<(), FsError> {
         let cost = self.cost_of_content(no, Cost::cut().with_piece(0))?;
         let _content = self.residency.lock_for_changing(no);
@@ -192,23 +195,30 @@ impl FileSystem {
         self.extend_to(&mut locked, no, end, keep_size)?;
         // The content stays the same: for the server the length changes, or nothing.
         let changed = ObjectChange::Truncate { size, base };
-        self.content_changed(&mut locked, no, changed, false)?;
+        self.content_changed(&mut locked, no, changed, flags.kill_suidgid)?;
         self.note_extended(&locked, no, end, keep_size);
         Ok(())
     }
 
-    /// Makes a range zeros, and gives back what it had; `frees` says that this is what is wanted.
+    /// Makes a range zeros, and gives back what it had.
     fn zero_range(
         &self,
         no: ObjectNo,
         (offset, end): (u64, u64),
-        keep_size: bool,
-        frees: bool,
+        mode: FallocateMode,
+        flags: WriteFlags,
     ) -> Result<(), FsError> {
         let mut cost = self.cost_of_content(no, Cost::cut().with_piece(0))?;
-        if frees {
-            cost = cost.freeing();
-        }
+        // A hole frees space, and never changes the size.
+        let keep_size = match mode {
+            FallocateMode::PunchHole => {
+                cost = cost.freeing();
+                true
+            }
+            FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
+                keep_size
+            }
+        };
         self.punch_shared_in_steps(no, offset, end)?;
         let _content = self.residency.lock_for_changing(no);
         let op = self.begin_operation(cost)?;
@@ -221,7 +231,7 @@ impl FileSystem {
             to: end,
             base,
         };
-        self.content_changed(&mut locked, no, changed, false)?;
+        self.content_changed(&mut locked, no, changed, flags.kill_suidgid)?;
         self.note_extended(&locked, no, end, keep_size);
         Ok(())
     }

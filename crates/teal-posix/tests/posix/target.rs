@@ -366,8 +366,7 @@ impl OpTarget for ClientTarget {
                 self.file(path)?,
                 FallocateMode::PunchHole,
                 *offset,
-                *len,
-            )),
+                *len, Default::default())),
             FsOp::Fsync { path } => match self.file(path) {
                 Ok(_) | Err(Errno::ISDIR) => done(self.client().sync()),
                 Err(e) => Err(e),

@@ -337,7 +337,7 @@ impl Life {
         let offset = self.rng.below(file.size + 1);
         let len = 1 + self.rng.below(file.size + 1);
         self.client
-            .fallocate(file.no, FallocateMode::PunchHole, offset, len)
+            .fallocate(file.no, FallocateMode::PunchHole, offset, len, Default::default())
     }
 
     fn xattr(&mut self) -> Result<(), FsError> {

@@ -28,6 +28,12 @@ const PRIVILEGES: &[super::support::Script] = &[
          echo x >>c1; as 1001 sh -c 'echo x >>c2'; as 1001 truncate -s 9 c3; as 1001 fallocate -l 99999 c4
          as 1001 fallocate -p -l 4096 c5; as 1001 sh -c ': >c6'; as 1001 dd if=c1 of=c7 conv=notrunc bs=100 count=1 status=none",
     ),
+    (
+        "set-group-id alone goes when others make room, holes or zeros",
+        "for n in 1 2 3 4 5 6; do cp /bin/true c$n; chmod 2777 c$n; done
+         as 1001 fallocate -l 99999 c1; as 1001 fallocate -n -l 99999 c2; as 1001 fallocate -p -l 4096 c3
+         as 1001 fallocate -z -l 4096 c4; fallocate -l 99999 c5; as 1001 sh -c 'echo x >>c6'",
+    ),
 ];
 
 #[test]
