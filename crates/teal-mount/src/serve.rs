@@ -14,7 +14,7 @@ use teal_fuse::{
     Delivery, DirBuffer, FuseOperation, Handle, KernelRequest, LookupEntry, NodeId, OpenFlags,
     ReplySender, RequestHandler, RequestHeader, StatfsReply,
 };
-use teal_posix::{FsError, Moment, RenameMode, XattrMode};
+use teal_posix::{FsError, Moment, RenameMode, XattrMode, split_whiteout};
 use teal_types::{Attr, FileType, ObjectNo};
 
 /// Nothing times out: only this mount changes the volume.
@@ -212,10 +212,17 @@ impl VolumeMount {
                 new_name,
                 flags,
             } => {
-                let Some(mode) = RenameMode::from_flags(RenameFlags::bits(&flags)) else {
+                let (flags, leaves_whiteout) = split_whiteout(RenameFlags::bits(&flags));
+                let Some(mode) = RenameMode::from_flags(flags) else {
                     return Self::reply_done(Err(FsError::Invalid), reply);
                 };
-                let renamed = file_system.rename(dir, name, to_object(new_parent), new_name, mode);
+                let new_parent = to_object(new_parent);
+                let renamed = if leaves_whiteout {
+                    let to = (new_parent, new_name);
+                    file_system.rename_leaving_whiteout(&to_caller(header), dir, name, to, mode)
+                } else {
+                    file_system.rename(dir, name, new_parent, new_name, mode)
+                };
                 Self::reply_done(renamed, reply);
             }
             _ => self.reply_entry(self.make_object(header, operation), since, reply),

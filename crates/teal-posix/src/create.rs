@@ -12,7 +12,7 @@ use crate::attributes::acl_of;
 use crate::{Caller, FileSystem};
 use teal_log::{Cost, LockedObjects, NewObject, StoreError};
 use teal_types::limits::{LINKS_MAX, TARGET_MAX};
-use teal_types::{Attr, FileType, ObjectNo};
+use teal_types::{Attr, FileType, Name, ObjectNo};
 use teal_volume::FsError;
 use teal_volume::{ObjectChange, touch_directory, touch_object};
 
@@ -276,9 +276,33 @@ impl FileSystem {
         Ok(no)
     }
 
+    /// Makes a whiteout under a name that is free in a locked directory: a device that no driver
+    /// has, by which an overlay knows that the name is gone.
+    pub(crate) fn make_whiteout(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &Name,
+    ) -> Result<(), FsError> {
+        let whiteout = CreationRequest {
+            kind: FileType::Char,
+            perm: 0,
+            rdev: 0,
+            target: b"",
+        };
+        let no = self.make_in(locked, caller, parent, &whiteout)?;
+        if let Err(e) = locked.insert_entry(parent, name, no) {
+            // The new object has no name: it must not survive.
+            self.changes.give_back(locked, no)?;
+            return Err(e.into());
+        }
+        Ok(())
+    }
+
     /// Returns the cost of a new object, which may inherit the access control list of the directory
     /// twice.
-    fn cost_of_new(&self, parent: ObjectNo) -> Result<Cost, StoreError> {
+    pub(crate) fn cost_of_new(&self, parent: ObjectNo) -> Result<Cost, StoreError> {
         let list = self.store().xattr(parent, acl::DEFAULT)?;
         // The list may be inherited twice: as access and as default list.
         let inherited = 2 * list.map_or(0, |list| list.len() as u64);

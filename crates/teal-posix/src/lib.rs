@@ -45,5 +45,5 @@ pub use file_system::FileSystem;
 pub use listing::DirEntry;
 pub use options::{AtimePolicy, Caller, FileSystemOptions, ReadAccess};
 pub use status::{RemainingReferences, SpaceStatistics, VolumeStatus};
-pub use teal_types::{RenameMode, XattrMode};
+pub use teal_types::{RenameMode, XattrMode, split_whiteout};
 pub use teal_volume::{FsError, Invalidation, InvalidationSink, Moment, WRITE_STEP};

@@ -1,4 +1,4 @@
-//! Moving names: rename, with and without replacing, and exchange.
+//! Moving names: rename, with and without replacing, leaving a whiteout, and exchange.
 //!
 //! # Guarantees
 //! 1. The directories are always one tree: a directory never comes to lie inside itself.
@@ -8,7 +8,7 @@
 //! again. Directories change their parent only under `moves`, so the way up from the target, walked
 //! before the locks are taken, stays true until they are released.
 
-use crate::FileSystem;
+use crate::{Caller, FileSystem};
 use crate::remove::lock_found;
 use teal_log::{Cost, LockedObjects};
 use teal_types::{FileType, Name, ObjectNo, RenameMode};
@@ -18,6 +18,14 @@ use teal_volume::{ObjectChange, ObjectFate, touch_directory, touch_object};
 /// A directory deeper than this is taken to lie inside everything: it cannot be moved into, and
 /// damage cannot lead in circles.
 const DEPTH_MAX: u32 = 1 << 20;
+
+/// What a rename does besides moving a name.
+#[derive(Clone, Copy)]
+struct RenamePlan<'a> {
+    mode: RenameMode,
+    /// Who leaves a whiteout where the name was, if anyone does.
+    whiteout: Option<&'a Caller>,
+}
 
 /// Both ends of a rename.
 struct RenameEnds {
@@ -51,6 +59,42 @@ impl FileSystem {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<(), FsError> {
+        let plan = RenamePlan {
+            mode,
+            whiteout: None,
+        };
+        self.rename_as(parent, name, new_parent, new_name, plan)
+    }
+
+    /// Moves a name, and leaves a whiteout in its place that belongs to the caller
+    /// (`RENAME_WHITEOUT`). The mode is not [`RenameMode::Exchange`].
+    ///
+    /// # Errors
+    /// As [`rename`](Self::rename).
+    pub fn rename_leaving_whiteout(
+        &self,
+        caller: &Caller,
+        parent: ObjectNo,
+        name: &[u8],
+        (new_parent, new_name): (ObjectNo, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
+        debug_assert!(mode != RenameMode::Exchange, "an exchange leaves no place");
+        let plan = RenamePlan {
+            mode,
+            whiteout: Some(caller),
+        };
+        self.rename_as(parent, name, new_parent, new_name, plan)
+    }
+
+    fn rename_as(
+        &self,
+        parent: ObjectNo,
+        name: &[u8],
+        new_parent: ObjectNo,
+        new_name: &[u8],
+        plan: RenamePlan<'_>,
+    ) -> Result<(), FsError> {
         let fate = self.volume.name_damage(parent, || {
             let from = (parent, self.name_in(parent, name)?);
             // A missing source is reported before any error about the target.
@@ -63,7 +107,7 @@ impl FileSystem {
                 from,
                 to: (new_parent, to),
             };
-            self.retry_names(|| self.try_rename(&ends, mode))
+            self.retry_names(|| self.try_rename(&ends, plan))
         })?;
         // After all locks are released: giving back may take several operations.
         self.volume.reclaim(fate, &*self.changes);
@@ -73,7 +117,7 @@ impl FileSystem {
     fn try_rename(
         &self,
         ends: &RenameEnds,
-        mode: RenameMode,
+        RenamePlan { mode, whiteout }: RenamePlan<'_>,
     ) -> Result<Option<ObjectFate>, FsError> {
         let (from, to) = (&ends.from, &ends.to);
         let source = self.store().lookup(from.0, &from.1)?;
@@ -89,7 +133,11 @@ impl FileSystem {
         let mut objects = vec![found.0];
         objects.extend(there.map(|(no, _)| no));
         let changed = [&objects[..], &[from.0, to.0]].concat();
-        let op = self.begin_operation(self.volume.cost_of_names(Cost::rename(), &changed)?)?;
+        let mut cost = self.volume.cost_of_names(Cost::rename(), &changed)?;
+        if whiteout.is_some() {
+            cost = cost.and_also(self.cost_of_new(from.0)?);
+        }
+        let op = self.begin_operation(cost)?;
         let Some(mut locked) = lock_found(&op, &[from.0, to.0], &objects)? else {
             return Ok(None);
         };
@@ -104,7 +152,13 @@ impl FileSystem {
                 self.exchange_names(&mut locked, ends, found.0, there)?;
                 Ok(Some(ObjectFate::Decided))
             }
-            there => self.move_name(&mut locked, ends, found, there).map(Some),
+            there => {
+                let fate = self.move_name(&mut locked, ends, found, there)?;
+                if let Some(caller) = whiteout {
+                    self.make_whiteout(&mut locked, caller, from.0, &from.1)?;
+                }
+                Ok(Some(fate))
+            }
         }
     }
 

@@ -28,7 +28,7 @@ pub use batch::{Author, BatchId, BatchNo, Incarnation, ReplicaNo, ServerIncarnat
 pub use chunk::ChunkId;
 pub use id::{DriveNo, LEASE, LeaseNo, ObjectNo, VolumeId};
 pub use joules::{Energy, Power};
-pub use modes::{RenameMode, XattrMode};
+pub use modes::{RenameMode, XattrMode, split_whiteout};
 pub use name::{NAME_MAX, Name, NameError};
 pub use position::{CommitSeq, Lsn, UpdateId};
 pub use ranges::ByteRanges;

@@ -2,6 +2,7 @@
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 
@@ -17,8 +18,8 @@ pub enum RenameMode {
 }
 
 impl RenameMode {
-    /// Returns the mode of `renameat2` flags; `None` for other flags (`RENAME_WHITEOUT` among them)
-    /// and for contradictions.
+    /// Returns the mode of `renameat2` flags; `None` for other flags (`RENAME_WHITEOUT` among them:
+    /// [`split_whiteout`] takes it out) and for contradictions.
     pub fn from_flags(flags: u32) -> Option<Self> {
         match flags {
             0 => Some(Self::Replace),
@@ -26,6 +27,15 @@ impl RenameMode {
             RENAME_EXCHANGE => Some(Self::Exchange),
             _ => None,
         }
+    }
+}
+
+/// Takes `RENAME_WHITEOUT` out of `renameat2` flags; returns the others, and whether it was among
+/// them. Together with `RENAME_EXCHANGE` it is a contradiction, and stays.
+pub fn split_whiteout(flags: u32) -> (u32, bool) {
+    match flags & RENAME_EXCHANGE {
+        0 => (flags & !RENAME_WHITEOUT, flags & RENAME_WHITEOUT != 0),
+        _ => (flags, false),
     }
 }
 

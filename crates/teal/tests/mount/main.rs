@@ -19,5 +19,6 @@ mod large;
 mod limits;
 mod memory;
 mod one_file;
+mod overlay;
 mod ring;
 mod salvage;
