@@ -10,6 +10,7 @@
 
 use crate::FileSystem;
 use crate::acl::{self, Acl};
+use crate::flags;
 use teal_log::{AttributeChanges, Cost, LockedObjects, StoreError};
 use teal_types::limits::FILE_MAX;
 use teal_types::{Attr, FileType, ObjectNo, Timestamp};
@@ -78,6 +79,17 @@ impl SetAttrRequest {
         self.uid.is_some() || self.gid.is_some()
     }
 
+    /// Refuses what the flags of a locked object forbid.
+    fn check_flags(&self, locked: &LockedObjects<'_>, no: ObjectNo) -> Result<(), FsError> {
+        let sets_time = |change| matches!(change, Some(TimeChange::Set(_)));
+        let sets_times = sets_time(self.atime) || sets_time(self.mtime);
+        if self.perm.is_some() || self.changes_owner() || self.size.is_some() || sets_times {
+            return flags::check_attributes(locked, no);
+        }
+        // Times set to now.
+        flags::check_growth(locked, no)
+    }
+
     /// Returns the changes of attributes that the request makes at `now`, which is one reading of
     /// the clock for all of its times.
     fn changes_at(&self, now: Timestamp) -> AttributeChanges {
@@ -129,6 +141,7 @@ impl FileSystem {
         let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[no])?;
         let before = AttributesBefore::read(&locked, no);
+        set.check_flags(&locked, no)?;
         self.apply_request(&mut locked, &before.attr, set)?;
         self.record_differences(&mut locked, &before, set)?;
         Ok(locked.attr(no))

@@ -12,7 +12,7 @@ pub use self::holes::{FallocateMode, SeekTarget};
 
 use crate::attributes::require_file;
 use crate::seeded::{Bug, bug};
-use crate::{FileSystem, ReadAccess};
+use crate::{FileSystem, ReadAccess, flags as inode_flags};
 use teal_log::{Cost, LockedObjects, ScatteredBytes};
 use teal_types::limits::{FILE_MAX, TARGET_MAX};
 use teal_types::{Attr, FileType, ObjectNo};
@@ -265,6 +265,10 @@ impl FileSystem {
         let room = usize::try_from(FILE_MAX.saturating_sub(offset)).unwrap_or(usize::MAX);
         // A write up to the largest size is cut there.
         let data = &data[..data.len().min(room)];
+        // A write at the end of a file that is open for appending was put there by the kernel,
+        // which may know an old end.
+        let is_append = is_at_end || flags.asks_for_end && offset == size;
+        inode_flags::check_content(locked, no, is_append)?;
         if data.is_empty() {
             return if room == 0 {
                 Err(FsError::FileTooBig)
@@ -274,9 +278,6 @@ impl FileSystem {
         }
         locked.write(no, offset, data)?;
         let end = offset + data.len() as u64;
-        // A write at the end of a file that is open for appending was put there by the kernel,
-        // which may know an old end.
-        let is_append = is_at_end || flags.asks_for_end && offset == size;
         let from = offset;
         let to = end;
         let changed = if is_append {

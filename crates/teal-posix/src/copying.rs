@@ -17,7 +17,7 @@
 //!    been shared too often), bytes are copied.
 
 use crate::attributes::require_file;
-use crate::{FileSystem, WriteFlags};
+use crate::{FileSystem, WriteFlags, flags as inode_flags};
 use teal_log::Cost;
 use teal_types::{BLOCK, ObjectNo};
 use teal_volume::ObjectChange;
@@ -163,6 +163,7 @@ impl FileSystem {
         let _absence = self.residency.lock_for_changing(to.0);
         let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[from.0, to.0])?;
+        inode_flags::check_content(&locked, to.0, false)?;
         if self
             .residency
             .absent_ranges(from.0)?

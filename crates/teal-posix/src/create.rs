@@ -9,7 +9,7 @@
 
 use crate::acl::{self, Acl};
 use crate::attributes::acl_of;
-use crate::{Caller, FileSystem};
+use crate::{Caller, FileSystem, flags};
 use teal_log::{Cost, LockedObjects, NewObject, StoreError};
 use teal_types::limits::{LINKS_MAX, TARGET_MAX};
 use teal_types::{Attr, FileType, Name, ObjectNo};
@@ -221,6 +221,7 @@ impl FileSystem {
         new: &CreationRequest<'_>,
     ) -> Result<ObjectNo, FsError> {
         let dir = locked.attr(parent);
+        flags::check_growth(locked, parent)?;
         // A removed directory takes no new entries.
         if !locked.is_linked(parent) {
             return Err(FsError::NotFound);
@@ -356,6 +357,8 @@ impl FileSystem {
             if locked.entry(parent, &name)?.is_some() {
                 return Err(FsError::Exists);
             }
+            flags::check_growth(&locked, parent)?;
+            flags::check_attributes(&locked, no)?;
             let attr = locked.attr(no);
             if !locked.is_linked(parent) {
                 return Err(FsError::NotFound);

@@ -1,6 +1,6 @@
 //! Removing names: unlink and rmdir; and how an operation that looked before it locked tries again.
 
-use crate::FileSystem;
+use crate::{FileSystem, flags};
 use teal_log::{Cost, LockedObjects, StoreError, StoreOperation};
 use teal_types::{Name, ObjectNo};
 use teal_volume::FsError;
@@ -101,6 +101,8 @@ impl FileSystem {
         if locked.entry(parent, name)?.map(|e| e.0) != Some(child) {
             return Ok(None);
         }
+        flags::check_attributes(&locked, parent)?;
+        flags::check_attributes(&locked, child)?;
         // Looked at under the lock: no entry can be added any more.
         if dir && locked.entry_count(child) > 0 {
             return Err(FsError::NotEmpty);

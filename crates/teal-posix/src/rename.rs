@@ -8,7 +8,7 @@
 //! again. Directories change their parent only under `moves`, so the way up from the target, walked
 //! before the locks are taken, stays true until they are released.
 
-use crate::{Caller, FileSystem};
+use crate::{Caller, FileSystem, flags};
 use crate::remove::lock_found;
 use teal_log::{Cost, LockedObjects};
 use teal_types::{FileType, Name, ObjectNo, RenameMode};
@@ -144,6 +144,15 @@ impl FileSystem {
         // A name leads elsewhere by now: the caller looks again.
         if locked.entry(from.0, &from.1)? != Some(found) || locked.entry(to.0, &to.1)? != there {
             return Ok(None);
+        }
+        // Names are taken away from the source's directory, and from the target's if it has one.
+        let named = [Some(found), there].into_iter().flatten();
+        for no in named.map(|(no, _)| no).chain([from.0]) {
+            flags::check_attributes(&locked, no)?;
+        }
+        match there {
+            Some(_) => flags::check_attributes(&locked, to.0)?,
+            None => flags::check_growth(&locked, to.0)?,
         }
         match there {
             // Both names are of the same object: POSIX says that nothing happens.

@@ -5,7 +5,7 @@
 //! 1. A list and the mode it goes with change in one operation.
 
 use crate::acl::{Acl, AclKind};
-use crate::{Caller, FileSystem};
+use crate::{Caller, FileSystem, flags};
 use teal_log::{AttributeChanges, Cost, LockedObjects};
 use teal_types::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use teal_types::{FileType, ObjectNo, XattrMode};
@@ -57,6 +57,7 @@ impl FileSystem {
             let mut names = self.store().xattr_names(no)?;
             // Linux hides this namespace from other users.
             names.retain(|name| caller.uid == 0 || !name.starts_with(b"trusted."));
+            names.retain(|name| name != flags::FLAGS);
             Ok(names)
         })
     }
@@ -132,6 +133,7 @@ impl FileSystem {
             let cost = Cost::set_xattr(value).with_head(self.store().head_bytes(no)?);
             let op = self.begin_operation(cost)?;
             let mut locked = op.lock(&[no])?;
+            flags::check_attributes(&locked, no)?;
             let perm = locked.attr(no).perm;
             change(&mut locked)?;
             self.changes

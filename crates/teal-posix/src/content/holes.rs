@@ -1,6 +1,6 @@
 //! Room and holes in a file: `fallocate`, and `lseek` to the next data or hole.
 
-use crate::{FileSystem, WriteFlags};
+use crate::{FileSystem, WriteFlags, flags as inode_flags};
 use crate::attributes::require_file;
 use teal_log::{Cost, LockedObjects};
 use teal_types::limits::FILE_MAX;
@@ -190,6 +190,7 @@ impl FileSystem {
         // The room that was set aside lies beside what this writes.
         let op = self.begin_operation(cost.covered_by_room(0))?;
         let mut locked = op.lock(&[no])?;
+        inode_flags::check_content(&locked, no, true)?;
         let size = locked.attr(no).size;
         let base = self.base_of(no, offset, size);
         self.extend_to(&mut locked, no, end, keep_size)?;
@@ -223,6 +224,7 @@ impl FileSystem {
         let _content = self.residency.lock_for_changing(no);
         let op = self.begin_operation(cost)?;
         let mut locked = op.lock(&[no])?;
+        inode_flags::check_content(&locked, no, false)?;
         let base = self.base_of(no, offset, locked.attr(no).size);
         locked.punch(no, offset, end)?;
         self.extend_to(&mut locked, no, end, keep_size)?;

@@ -36,6 +36,79 @@ const PRIVILEGES: &[super::support::Script] = &[
     ),
 ];
 
+/// What `chattr` forbids. That a file cannot be opened for writing is left out: the kernel opens
+/// files of FUSE without asking, and the write is refused.
+const FLAGS: &[super::support::Script] = &[
+    (
+        "what is immutable stays as it is",
+        "t() { if \"$@\" >/dev/null 2>&1; then echo \"$*: done\"; else echo \"$*: refused\"; fi; }
+         flags() { lsattr -d \"$@\" | cut -c1-16 | tr -d 'e-'; }
+         echo content >f; mkdir d; echo x >d/in; ln f g; t chattr +i f d; flags f d
+         t sh -c 'echo more >>f'; t truncate -s 0 f; t truncate -s 100 f; t fallocate -l 9999 f; t fallocate -p -l 4096 f; t chmod 600 f
+         t chown 1001 f; t touch f; t touch -d 2001-01-01 f; t setfattr -n user.a -v b f; t setfacl -m u:5:r f; t ln f h; t mv f h; t mv g h
+         t rm -f f; t rm -f g; t mv d e; t rmdir d; t touch d/new; t rm -f d/in; t mkdir d/d; t mv d/in out; t sh -c 'echo more >d/in'
+         cat f d/in; ls d; t chattr -i f d; t sh -c 'echo more >>f'; t rm d/in; cat f; ls d; flags f d",
+    ),
+    (
+        "what is append-only grows at its end",
+        "t() { if \"$@\" >/dev/null 2>&1; then echo \"$*: done\"; else echo \"$*: refused\"; fi; }
+         echo content >f; mkdir d; echo x >d/in; t chattr +a f d; t sh -c 'echo more >>f'; t truncate -s 0 f; t fallocate -p -l 4096 f
+         t sh -c 'echo over >f'; t dd if=/dev/zero of=f bs=1 count=1 conv=notrunc; t dd if=/dev/zero of=f bs=1 count=1 conv=notrunc oflag=append
+         t chmod 600 f; t touch f; t touch -d 2001-01-01 f; t rm -f f; t mv f h; t ln f h; t touch d/new; t mkdir d/d; t rm -f d/in
+         t mv d/in d/out; t rmdir d/d; ls d; wc -c f; t chattr -a f d; t rm d/in; t truncate -s 3 f; t rm -r d; ls",
+    ),
+    (
+        "others may not change flags",
+        "t() { if \"$@\" >/dev/null 2>&1; then echo done; else echo refused; fi; }
+         touch f; chmod 666 f; chown 1001 f; for flag in +i +a; do t setpriv --reuid 1001 --regid 1001 --clear-groups chattr $flag f; done
+         t chattr +i f; t setpriv --reuid 1001 --regid 1001 --clear-groups chattr -i f; lsattr f | cut -c1-16 | tr -d 'e-'; t chattr -i f",
+    ),
+];
+
+#[test]
+fn flags_forbid_what_they_forbid_below() {
+    if find_program("chattr", &[]).is_none() {
+        return teal_testkit::skip_test("flags_forbid_what_they_forbid_below", "needs chattr");
+    }
+    behaves_as_below("flags_forbid_what_they_forbid_below", FLAGS);
+}
+
+#[test]
+fn flags_hold_after_a_remount_and_are_no_extended_attribute() {
+    let test = "flags_hold_after_a_remount_and_are_no_extended_attribute";
+    let Some(mut m) = Mounted::new(test, "64M") else {
+        return;
+    };
+    if !super::support::is_root() || find_program("chattr", &[]).is_none() {
+        return teal_testkit::skip_test(test, "needs root and chattr");
+    }
+    let path = m.path("f");
+    let chattr = |flag: &str| {
+        run_program(Command::new("chattr").arg(flag).arg(&path)).expect_success();
+    };
+    std::fs::write(&path, "content").unwrap();
+    chattr("+ia");
+    let mut names = [0; 100];
+    assert_eq!(listxattr(&path, &mut names[..]), Ok(0));
+    assert_eq!(
+        getxattr(&path, "teal.flags", &mut names[..]),
+        Err(Errno::OPNOTSUPP)
+    );
+    m.remount();
+    let said = run_program(Command::new("lsattr").arg(&path)).expect_success();
+    let flags: String = said.split(' ').next().unwrap().replace('-', "");
+    assert_eq!(flags, "ia");
+    assert!(std::fs::write(&path, "other").is_err());
+    assert!(std::fs::remove_file(&path).is_err());
+    // Flags that mean nothing here are refused.
+    let said = run_program(Command::new("chattr").arg("+c").arg(&path));
+    assert!(said.code != 0, "{said}");
+    chattr("-ia");
+    std::fs::write(&path, "other").unwrap();
+    m.down();
+    m.check();
+}
+
 #[test]
 fn privileges_go_when_they_must() {
     behaves_as_below("privileges_go_when_they_must", PRIVILEGES);
