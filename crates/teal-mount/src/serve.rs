@@ -416,7 +416,7 @@ impl VolumeMount {
                 let _delivery = reply.send_open(NO_HANDLE, self.open_flags());
             }
             FuseOperation::Release { .. } | FuseOperation::Releasedir { .. } => reply.send_ok(),
-            FuseOperation::Ioctl(request) => self.serve_ioctl(header, &request, reply),
+            FuseOperation::Ioctl(request) => self.serve_ioctl(header, request, reply),
             // OPEN, OPENDIR, CREATE and FLUSH among them: the kernel asks once and never again.
             _ => reply.send_error(Errno::NOSYS),
         }

@@ -152,11 +152,12 @@ impl FileSystem {
     fn prepare_setattr(&self, no: ObjectNo, new_size: Option<u64>) -> Result<Cost, FsError> {
         let cost = self.cost_of_content(no, Cost::set_attributes())?;
         let old_size = self.store().attr(no)?.size;
-        let Some(size) = new_size.filter(|size| *size < old_size) else {
+        let Some(size) = new_size.filter(|size| *size <= old_size) else {
             return Ok(cost);
         };
         self.punch_shared_in_steps(no, size, old_size)?;
-        // Cutting a file gives space back, so it may use the reserve.
+        // Cutting a file gives space back, so it may use the reserve; the same length may give up
+        // room behind the end.
         Ok(cost.freeing())
     }
 

@@ -89,9 +89,7 @@ pub(crate) fn check_content(
     appends: bool,
 ) -> Result<(), FsError> {
     let flags = flags_of(locked, no);
-    refuse_if(
-        flags.has(InodeFlags::IMMUTABLE) || flags.has(InodeFlags::APPEND_ONLY) && !appends,
-    )
+    refuse_if(flags.has(InodeFlags::IMMUTABLE) || flags.has(InodeFlags::APPEND_ONLY) && !appends)
 }
 
 /// Refuses a change of attributes or names that the flags of a locked object forbid.

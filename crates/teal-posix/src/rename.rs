@@ -8,8 +8,8 @@
 //! again. Directories change their parent only under `moves`, so the way up from the target, walked
 //! before the locks are taken, stays true until they are released.
 
-use crate::{Caller, FileSystem, flags};
 use crate::remove::lock_found;
+use crate::{Caller, FileSystem, flags};
 use teal_log::{Cost, LockedObjects};
 use teal_types::{FileType, Name, ObjectNo, RenameMode};
 use teal_volume::FsError;

@@ -2,7 +2,7 @@
 
 use crate::cli::MountArgs;
 use crate::rollback::Rollback;
-use crate::{daemon, options, replica, status};
+use crate::{daemon, options, replica, second_place, status};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -80,6 +80,11 @@ pub(crate) fn mount(mut args: MountArgs, made: Rollback) -> Result<ExitCode> {
         "the daemon runs in /"
     );
     check_mount_point(&args.dir, &args.path)?;
+    // The daemon that another process has started looks no more: it takes the store's lock.
+    if !args.tell && second_place::bind_if_mounted(&args)? {
+        made.keep_changes();
+        return Ok(ExitCode::SUCCESS);
+    }
     // With `--tell` this process is the daemon that another one has started.
     if args.foreground || args.tell {
         return daemon::serve_mount(&args, parsed, made);

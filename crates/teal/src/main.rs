@@ -24,6 +24,7 @@ mod record;
 mod recording;
 mod replica;
 mod rollback;
+mod second_place;
 mod serve;
 mod server_check;
 mod serving;

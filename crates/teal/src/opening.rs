@@ -81,7 +81,7 @@ fn refusal(error: DiskOpenError, holder: StoreHolder) -> Error {
 /// Returns which daemon holds the store that one of `paths` leads to.
 fn holder_of(paths: &[&Path]) -> Result<StoreHolder> {
     for status in control::all_statuses()? {
-        let is_held = paths.iter().any(|path| is_same(path, &status.store));
+        let is_held = paths.iter().any(|path| is_same_file(path, &status.store));
         if is_held && status.phase == MountPhase::Ending {
             let pid = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
             return Ok(StoreHolder::Ending(pid));
@@ -94,7 +94,7 @@ fn holder_of(paths: &[&Path]) -> Result<StoreHolder> {
 }
 
 /// Returns whether two paths lead to one file or device.
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let meta = std::fs::metadata(path).ok()?;
         Some(if meta.file_type().is_block_device() {

@@ -6,6 +6,7 @@ use crate::control::{
     count_of,
 };
 use crate::mounts::no_daemon_error;
+use crate::second_place;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -260,6 +261,17 @@ fn show_safety(u: &UpstreamShown) {
 /// Unmounts and waits until everything is on the disk.
 pub(crate) fn take_down(dir: Option<PathBuf>) -> Result<ExitCode> {
     let dir = paths::mount_point_for(dir)?;
+    // Without its daemon, the other places of the mount would be dead.
+    if control::ask(&dir, &ControlRequest::Status)?.is_some()
+        && let Some(other) = second_place::other_places(&dir)?.first()
+    {
+        bail!(
+            "{} is mounted on {} as well; take that away first: teal down {}",
+            shown_path(&dir),
+            shown_path(other),
+            shell_quoted(&shown_path(other))
+        );
+    }
     match control::ask_down(&dir)? {
         Some(ControlAnswer::Ended { ended }) => say!("{}", ended_words(&dir, &ended)),
         // A daemon of an earlier version says no more.
@@ -276,10 +288,17 @@ pub(crate) fn take_down(dir: Option<PathBuf>) -> Result<ExitCode> {
                     shown_path(&dir)
                 );
             }
-            MountPointState::Mounted => bail!(
-                "what is mounted on {} is not TealFS, or belongs to another user",
-                shown_path(&dir)
-            ),
+            MountPointState::Mounted => match second_place::take_place_away(&dir)? {
+                Some(first) => say!(
+                    "{} is unmounted; the volume is still mounted on {}",
+                    shown_path(&dir),
+                    shown_path(&first)
+                ),
+                None => bail!(
+                    "what is mounted on {} is not TealFS, or belongs to another user",
+                    shown_path(&dir)
+                ),
+            },
             _ => bail!("nothing is mounted on {}", shown_path(&dir)),
         },
     }

@@ -256,11 +256,9 @@ impl SpaceLedger {
         assert!(pages >= 0, "memory holds {pages} pages");
         let promised = self.promised.load(Relaxed);
         assert!(promised >= 0, "{promised} bytes are promised");
+        // Compared with nothing: other operations promise and end meanwhile.
         let covered = self.covered.load(Relaxed);
-        assert!(
-            (0..=promised).contains(&covered),
-            "{covered} bytes are covered of {promised} that are promised"
-        );
+        assert!(covered >= 0, "room covers {covered} bytes");
     }
 }
 

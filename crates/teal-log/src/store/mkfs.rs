@@ -9,7 +9,9 @@ use crate::format::delta::CheckpointRoots;
 use crate::format::geometry::{Geometry, Segment};
 use crate::format::owner::StoreOwner;
 use crate::format::record::BatchSums;
-use crate::format::superblock::{self, GROUPED_NAMES, LABEL_MAX, SECOND_COPIES, Superblock};
+use crate::format::superblock::{
+    self, GROUPED_NAMES, LABEL_MAX, SECOND_COPIES, Superblock, UNWRITTEN_EXTENTS,
+};
 use crate::recovery::open::OpenOptions;
 use crate::space::cost::Cost;
 use crate::space::segments::LogHead;
@@ -79,9 +81,9 @@ fn choose_geometry(
         compatible: 0,
         read_only_compatible: 0,
         incompatible: if options.scattered_names {
-            SECOND_COPIES
+            SECOND_COPIES | UNWRITTEN_EXTENTS
         } else {
-            GROUPED_NAMES | SECOND_COPIES
+            GROUPED_NAMES | SECOND_COPIES | UNWRITTEN_EXTENTS
         },
         sectors: shape.sectors,
         segment_sectors: (segment / SECTOR) as u32,

@@ -181,7 +181,7 @@ fn a_full_store_has_all_second_copies_and_stays_clean() {
 }
 
 /// Puts the older store at the start of a disk with so many bytes.
-fn older_on(bytes: u64) -> Arc<MemDisk> {
+pub(crate) fn older_on(bytes: u64) -> Arc<MemDisk> {
     let disk = Arc::new(MemDisk::new(bytes / SECTOR));
     for sector in OLDER.chunks(4 + SECTOR as usize) {
         let (number, bytes) = sector.split_at(4);

@@ -217,7 +217,7 @@ fn read_all(store: &Store, model: &Model, name: &str) -> bool {
 #[test]
 fn a_flipped_bit_is_an_error_or_harmless_but_never_data() {
     let (mut flips, mut refused, mut unread, mut cut) = (0, 0, 0, 0);
-    for seed in 30..42 {
+    for seed in 30..48 {
         let physical = if seed % 2 == 0 { 512 } else { 4096 };
         let mut life = begun(
             shape(16, physical, false, false),

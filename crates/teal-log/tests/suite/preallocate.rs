@@ -287,7 +287,10 @@ fn promise_holds(mib: u64, part: u64, seed: u64) {
     shop.fill();
     shop.closed_and_opened();
     shop.fill();
-    assert!(is_full(shop.write(before[0], 100 * BLOCK, &vec![1; 256 * BLOCK as usize])), "the store is full");
+    assert!(
+        is_full(shop.write(before[0], 100 * BLOCK, &vec![1; 256 * BLOCK as usize])),
+        "the store is full"
+    );
     let mut left: Vec<u64> = (0..blocks).collect();
     for n in 0..blocks {
         let block = left.swap_remove(rng.pick_index(left.len()));
@@ -372,7 +375,10 @@ fn more_room_than_there_is_is_refused_and_deleting_goes_on() {
         }
     }
     let other = shop.file();
-    assert!(is_full(shop.write(other, 0, &vec![1; 4 * MIB as usize])), "the room belongs to the first one");
+    assert!(
+        is_full(shop.write(other, 0, &vec![1; 4 * MIB as usize])),
+        "the room belongs to the first one"
+    );
     shop.change(no, |locked| locked.free_object(no).unwrap());
     assert_eq!(shop.set_aside(), 0);
     shop.write(other, 0, &vec![1; 4 * MIB as usize]).unwrap();

@@ -88,8 +88,14 @@ mod tests {
         }
         let mut project = encode_extended(InodeFlags::IMMUTABLE);
         project[12] = 1;
-        assert!(matches!(decode_extended(&project), Err(FsError::NotSupported)));
+        assert!(matches!(
+            decode_extended(&project),
+            Err(FsError::NotSupported)
+        ));
         assert!(matches!(decode_extended(&[8, 0]), Err(FsError::Invalid)));
-        assert!(matches!(InodeFlags::from_bits(0x11), Err(FsError::NotSupported)));
+        assert!(matches!(
+            InodeFlags::from_bits(0x11),
+            Err(FsError::NotSupported)
+        ));
     }
 }

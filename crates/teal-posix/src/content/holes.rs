@@ -1,7 +1,7 @@
 //! Room and holes in a file: `fallocate`, and `lseek` to the next data or hole.
 
-use crate::{FileSystem, WriteFlags, flags as inode_flags};
 use crate::attributes::require_file;
+use crate::{FileSystem, WriteFlags, flags as inode_flags};
 use teal_log::{Cost, LockedObjects};
 use teal_types::limits::FILE_MAX;
 use teal_types::{ByteRanges, ObjectNo};
@@ -108,7 +108,7 @@ impl FileSystem {
         let mut at = offset;
         // What is hopeless is not begun: others would miss the room meanwhile.
         let (total, _) = self.store().total_and_free();
-        if self.bytes_without_room(no, offset, end)? > total {
+        if self.lacks_room(no, offset, end, total)? {
             return Err(FsError::NoSpace);
         }
         while at < end {
@@ -126,18 +126,19 @@ impl FileSystem {
         Ok(set_aside)
     }
 
-    /// Returns the bytes of a range that are neither stored nor have room set aside.
-    fn bytes_without_room(&self, no: ObjectNo, offset: u64, end: u64) -> Result<u64, FsError> {
+    /// Returns whether more bytes of a range than these are neither stored nor have room set aside.
+    fn lacks_room(&self, no: ObjectNo, offset: u64, end: u64, most: u64) -> Result<bool, FsError> {
         debug_assert!(offset <= end);
         let mut without = 0;
         let mut at = offset;
-        while at < end {
+        // A range may be far longer than any store.
+        while at < end && without <= most {
             let planned = self.store().plan_preallocation(no, at, end)?;
             debug_assert!(planned.end > at, "an empty step does not end");
             without += planned.bytes;
             at = planned.end;
         }
-        Ok(without)
+        Ok(without > most)
     }
 
     fn preallocate_step(

@@ -31,7 +31,10 @@ fn only_files_have_content() {
         );
         assert_eq!(refused(v.client.seek(no, 0, SeekTarget::Data)), errno);
         assert_eq!(
-            refused(v.client.fallocate(no, FallocateMode::PunchHole, 0, 1, Default::default())),
+            refused(
+                v.client
+                    .fallocate(no, FallocateMode::PunchHole, 0, 1, Default::default())
+            ),
             errno
         );
     }
@@ -73,7 +76,10 @@ fn files_end_at_their_limit() {
             Errno::NXIO
         );
         assert_eq!(
-            refused(v.client.fallocate(f, FallocateMode::PunchHole, offset, 4, Default::default())),
+            refused(
+                v.client
+                    .fallocate(f, FallocateMode::PunchHole, offset, 4, Default::default())
+            ),
             Errno::FBIG
         );
     }
@@ -90,10 +96,18 @@ fn allocation_extends_but_fills_nothing() {
     let v = Volume::new();
     let f = v.file(ROOT, "f");
     let keep = FallocateMode::from_flags(1).unwrap();
-    v.client.fallocate(f, keep, 0, 10_000, Default::default()).unwrap();
+    v.client
+        .fallocate(f, keep, 0, 10_000, Default::default())
+        .unwrap();
     assert_eq!(v.attr(f).size, 0);
     v.client
-        .fallocate(f, FallocateMode::from_flags(0).unwrap(), 0, 10_000, Default::default())
+        .fallocate(
+            f,
+            FallocateMode::from_flags(0).unwrap(),
+            0,
+            10_000,
+            Default::default(),
+        )
         .unwrap();
     assert_eq!(
         (v.attr(f).size, v.client.read(f, 9_999, 5).unwrap()),
@@ -103,7 +117,10 @@ fn allocation_extends_but_fills_nothing() {
         refused(v.client.fallocate(f, keep, 0, 1 << 40, Default::default())),
         Errno::NOSPC
     );
-    assert_eq!(refused(v.client.fallocate(f, keep, 5, 0, Default::default())), Errno::INVAL);
+    assert_eq!(
+        refused(v.client.fallocate(f, keep, 5, 0, Default::default())),
+        Errno::INVAL
+    );
     for flags in [2, 8, 32, 64, 19] {
         assert_eq!(refused(FallocateMode::from_flags(flags)), Errno::OPNOTSUPP);
     }
@@ -115,10 +132,22 @@ fn zeroing_makes_holes_that_can_be_sought() {
     let f = v.file(ROOT, "f");
     v.write(f, 0, &[1; 40_960]);
     v.client
-        .fallocate(f, FallocateMode::from_flags(3).unwrap(), 8192, 8192, Default::default())
+        .fallocate(
+            f,
+            FallocateMode::from_flags(3).unwrap(),
+            8192,
+            8192,
+            Default::default(),
+        )
         .unwrap();
     v.client
-        .fallocate(f, FallocateMode::from_flags(16).unwrap(), 40_960 - 10, 4106, Default::default())
+        .fallocate(
+            f,
+            FallocateMode::from_flags(16).unwrap(),
+            40_960 - 10,
+            4106,
+            Default::default(),
+        )
         .unwrap();
     assert_eq!(v.attr(f).size, 40_960 + 4096);
     assert_eq!(v.client.seek(f, 0, SeekTarget::Hole).unwrap(), 8192);

@@ -84,7 +84,13 @@ fn much_shared_content_is_given_back_in_steps() {
     assert_eq!(copy(&v.client, (f, 0), (g, 0), 6 << 20), 6 << 20);
     let before = ops(&v);
     v.client
-        .fallocate(g, FallocateMode::PunchHole, 5000, 4 << 20, Default::default())
+        .fallocate(
+            g,
+            FallocateMode::PunchHole,
+            5000,
+            4 << 20,
+            Default::default(),
+        )
         .unwrap();
     assert!(ops(&v) - before >= 4, "4 MiB, with steps of 1 MiB");
     let mut expected = data.clone();

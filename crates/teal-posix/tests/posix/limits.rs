@@ -72,15 +72,26 @@ fn a_file_has_an_exbibyte() {
     assert_eq!(size(FILE_MAX).unwrap().size, FILE_MAX);
     assert_eq!(refused(size(FILE_MAX + 1)), Errno::FBIG);
     let zeros = |end: u64| {
-        v.client
-            .fallocate(f, FallocateMode::ZeroRange { keep_size: false }, end - 1, 1, Default::default())
+        v.client.fallocate(
+            f,
+            FallocateMode::ZeroRange { keep_size: false },
+            end - 1,
+            1,
+            Default::default(),
+        )
     };
     assert_eq!(refused(zeros(FILE_MAX + 1)), Errno::FBIG);
     v.client.sync().unwrap();
     v.reopen();
     assert_eq!(v.client.read(f, FILE_MAX - 2, 9).unwrap(), b"ab");
     v.client
-        .fallocate(f, FallocateMode::PunchHole, FILE_MAX - 1, 1, Default::default())
+        .fallocate(
+            f,
+            FallocateMode::PunchHole,
+            FILE_MAX - 1,
+            1,
+            Default::default(),
+        )
         .unwrap();
     assert_eq!(v.client.read(f, FILE_MAX - 2, 9).unwrap(), b"a\0");
 }

@@ -366,7 +366,9 @@ impl OpTarget for ClientTarget {
                 self.file(path)?,
                 FallocateMode::PunchHole,
                 *offset,
-                *len, Default::default())),
+                *len,
+                Default::default(),
+            )),
             FsOp::Fsync { path } => match self.file(path) {
                 Ok(_) | Err(Errno::ISDIR) => done(self.client().sync()),
                 Err(e) => Err(e),

@@ -336,8 +336,13 @@ impl Life {
         let file = self.files[at].clone();
         let offset = self.rng.below(file.size + 1);
         let len = 1 + self.rng.below(file.size + 1);
-        self.client
-            .fallocate(file.no, FallocateMode::PunchHole, offset, len, Default::default())
+        self.client.fallocate(
+            file.no,
+            FallocateMode::PunchHole,
+            offset,
+            len,
+            Default::default(),
+        )
     }
 
     fn xattr(&mut self) -> Result<(), FsError> {

@@ -353,13 +353,19 @@ fn paths_that_cannot_be_are_named() {
         run_program(world.command(&["up"]).env("HOME", "here")),
         &["HOME", "here", "'/'"],
     );
-    // Mounted twice: the lock.
+    // Mounted twice, with other options.
     let twice = m.world().teal(&[
         "mount",
         m.store().to_str().unwrap(),
         str(&world.path("home")),
+        "-o",
+        "commit=9",
     ]);
-    says(twice, &[m.store().to_str().unwrap(), "in use"]);
+    let words = ["in use", "without options", "the same options", "teal down"];
+    says(
+        twice,
+        &[&[m.store().to_str().unwrap()], &words[..]].concat(),
+    );
     says(
         m.world().teal(&["check", m.store().to_str().unwrap()]),
         &[m.store().to_str().unwrap(), "in use"],

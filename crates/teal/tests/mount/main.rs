@@ -20,5 +20,6 @@ mod limits;
 mod memory;
 mod one_file;
 mod overlay;
+mod places;
 mod ring;
 mod salvage;

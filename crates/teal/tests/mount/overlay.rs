@@ -11,9 +11,8 @@ fn a_rename_leaves_a_whiteout_that_belongs_to_the_caller() {
     let Some(mut m) = Mounted::new(test, "64M") else {
         return;
     };
-    let rename = |from: &str, to: &str, flags| {
-        fs::renameat_with(CWD, m.path(from), CWD, m.path(to), flags)
-    };
+    let rename =
+        |from: &str, to: &str, flags| fs::renameat_with(CWD, m.path(from), CWD, m.path(to), flags);
     let is_whiteout = |m: &Mounted, name: &str| {
         let meta = std::fs::symlink_metadata(m.path(name)).unwrap();
         assert!(meta.file_type().is_char_device(), "{name}: {meta:?}");
@@ -52,7 +51,10 @@ fn a_rename_leaves_a_whiteout_that_belongs_to_the_caller() {
         .map(|entry| {
             let entry = entry.unwrap();
             // The type comes with the listing.
-            (entry.file_name(), entry.file_type().unwrap().is_char_device())
+            (
+                entry.file_name(),
+                entry.file_type().unwrap().is_char_device(),
+            )
         })
         .collect();
     names.sort();
@@ -71,7 +73,10 @@ fn what_an_upper_layer_needs_is_there() {
         return teal_testkit::skip_test("what_an_upper_layer_needs_is_there", "needs root");
     }
     std::fs::create_dir(m.path("d")).unwrap();
-    for (name, value) in [("trusted.overlay.opaque", &b"y"[..]), ("user.overlay.origin", b"x")] {
+    for (name, value) in [
+        ("trusted.overlay.opaque", &b"y"[..]),
+        ("user.overlay.origin", b"x"),
+    ] {
         fs::setxattr(m.path("d"), name, value, XattrFlags::empty()).unwrap();
         let mut found = [0; 8];
         let len = fs::getxattr(m.path("d"), name, &mut found[..]).unwrap();
@@ -79,7 +84,10 @@ fn what_an_upper_layer_needs_is_there() {
     }
     let nameless = fs::open(m.point(), OFlags::TMPFILE | OFlags::RDWR, Mode::RWXU).unwrap();
     rustix::io::write(&nameless, b"nameless").unwrap();
-    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&nameless));
+    let path = format!(
+        "/proc/self/fd/{}",
+        std::os::fd::AsRawFd::as_raw_fd(&nameless)
+    );
     fs::linkat(CWD, path, CWD, m.path("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
     assert_eq!(std::fs::read(m.path("named")).unwrap(), b"nameless");
     let made = fs::mknodat(
@@ -96,7 +104,7 @@ fn what_an_upper_layer_needs_is_there() {
 
 /// Programs of the container, and how it is built from what the machine has.
 const CONTAINER: &str = r#"
-    mount="$1"; world="$2"
+    mount="$1"; world="${2%/}"
     lower="$world/lower"; merged="$world/merged"
     mkdir -p "$lower/bin" "$lower/etc" "$lower/data/deep" "$lower/proc" "$lower/tmp" "$merged" "$mount/upper" "$mount/work"
     for program in sh cat mv rm mkdir ln chmod ls cp rmdir touch seq stat sync; do
