@@ -131,7 +131,7 @@ const CONTAINER: &str = r#"
     '
     look() {
         cat "$merged/etc/name" "$merged/etc/link" "$merged/data/moved/three"
-        ls "$merged/etc" "$merged/tmp/a"; ls "$merged/data" | wc -l
+        ls "$merged/etc"; ls "$merged/tmp/a"; ls "$merged/data" | wc -l
         test ! -e "$merged/etc/two"; test ! -e "$merged/data/1"; test ! -e "$merged/data/deep"
         stat -c "%h %a" "$merged/etc/other" "$merged/etc/name"
         cat "$merged/data/m100"
