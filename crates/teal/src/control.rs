@@ -166,6 +166,14 @@ pub(crate) fn ask_down(dir: &Path) -> Result<Option<ControlAnswer>> {
     // Waits for the process even where no answer came: the store's lock is free only when it has
     // ended.
     let has_ended = wait_for_end(&process, PATIENCE.as_secs().cast_signed())?;
+    let is_dead = matches!(
+        paths::inspect_mount_point(dir),
+        Ok(paths::MountPointState::Dead)
+    );
+    // The daemon was being killed when it was asked: there is none any more.
+    if said.is_err() && has_ended && is_dead {
+        return Ok(None);
+    }
     let answer = said?;
     if !has_ended {
         let pid = daemon.as_raw_nonzero();
