@@ -230,6 +230,28 @@ impl ProcessorQueue {
         }
     }
 
+    /// Counts that a worker begins or ends to wait for an answer, and lets another one take its
+    /// place meanwhile.
+    fn count_wait<'scope, S>(
+        &'scope self,
+        wait: AnswerWait,
+        context: &Arc<WorkerContext<'scope, '_, S>>,
+    ) where
+        S: Fn(&[u8], Arc<dyn MessageSink>) -> bool + Send + Sync + 'scope,
+    {
+        match wait {
+            AnswerWait::Ends => {
+                self.ready_workers.fetch_add(1, Relaxed);
+            }
+            AnswerWait::Begins => {
+                let before = self.ready_workers.fetch_sub(1, Relaxed);
+                if before <= context.wanted_workers {
+                    self.start_worker(context);
+                }
+            }
+        }
+    }
+
     /// Serves one request after another until the connection has ended.
     fn run_worker<'scope, S>(
         &'scope self,
@@ -243,18 +265,7 @@ impl ProcessorQueue {
         ring.enable()?;
         let serve =
             |message: &[u8]| (context.serve)(message, Arc::clone(entry) as Arc<dyn MessageSink>);
-        let on_wait = |wait: AnswerWait| match wait {
-            AnswerWait::Ends => {
-                self.ready_workers.fetch_add(1, Relaxed);
-            }
-            AnswerWait::Begins => {
-                // Another one takes the place of the worker that waits.
-                let before = self.ready_workers.fetch_sub(1, Relaxed);
-                if before <= context.wanted_workers {
-                    self.start_worker(context);
-                }
-            }
-        };
+        let on_wait = |wait: AnswerWait| self.count_wait(wait, context);
         let mut next = NextCommand::Register;
         loop {
             let exchanged = match next {

@@ -28,6 +28,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 use workers::{WorkerKind, WorkerPool};
 
 /// Answers requests: the file system behind a session.
@@ -117,17 +118,7 @@ impl FuseSession {
         // As large as any request can be, since nothing is negotiated yet.
         let mut buffer = vec![0; (InitConfig::MAX_WRITE + abi::FUSE_MIN_READ_BUFFER) as usize];
         loop {
-            let received = transport.receive(&mut buffer)?;
-            let length = received.ok_or(SessionError::Closed)?;
-            // No flags are in force yet; the layout of `INIT` depends on none.
-            let request = KernelRequest::decode(&buffer[..length], InitFlags::empty())?;
-            let KernelRequest { header, operation } = request;
-            let reply = ReplySender::new(Arc::clone(&transport) as Arc<dyn MessageSink>, &header);
-            let FuseOperation::Init(offer) = operation else {
-                return Err(SessionError::NotInit {
-                    opcode: header.opcode,
-                });
-            };
+            let (offer, reply) = receive_init(&transport, &mut buffer)?;
             if offer.major > abi::FUSE_KERNEL_VERSION {
                 // The kernel reads the major version alone and begins again with that one.
                 let _ = reply.send_init(&abi::fuse_init_out {
@@ -235,12 +226,7 @@ impl FuseSession {
             let mut number = 0;
             let mut start = move |kind: WorkerKind| {
                 number += 1;
-                // With a channel of its own, a worker does not contend with others for the requests
-                // of one queue.
-                let transport = self.transport.open_channel().unwrap_or_else(|errno| {
-                    log::debug!("worker {number} shares a channel: {errno}");
-                    Arc::clone(&self.transport)
-                });
+                let transport = self.channel_of_worker(number);
                 // The worker is counted by its starter, before it has run, and uncounted by itself.
                 let work = move || {
                     let ended = self.serve_requests(&transport, serve, pool, kind);
@@ -270,15 +256,18 @@ impl FuseSession {
             {
                 log::warn!("{threads} workers serve, and no more will: {error}");
             }
-            let mut ended =
-                self.serve_requests(&self.transport, serve, pool, WorkerKind::Permanent);
+            let ended = self.serve_requests(&self.transport, serve, pool, WorkerKind::Permanent);
             pool.mark_over();
-            // The first failure counts, but all workers are waited for.
-            for worker in others {
-                let theirs = worker.join().unwrap_or(Err(Errno::IO));
-                ended = ended.and(theirs);
-            }
-            ended
+            join_workers(others, ended)
+        })
+    }
+
+    /// Returns a channel for a worker. With one of its own, it does not contend with others for the
+    /// requests of one queue.
+    fn channel_of_worker(&self, number: u32) -> Arc<dyn Transport> {
+        self.transport.open_channel().unwrap_or_else(|errno| {
+            log::debug!("worker {number} shares a channel: {errno}");
+            Arc::clone(&self.transport)
         })
     }
 
@@ -351,6 +340,37 @@ impl FuseSession {
             }
         }
         takes_answer(header.opcode)
+    }
+}
+
+/// Waits for all workers. Returns the first failure, `ended` before theirs.
+fn join_workers(
+    workers: Vec<ScopedJoinHandle<'_, Result<(), Errno>>>,
+    mut ended: Result<(), Errno>,
+) -> Result<(), Errno> {
+    for worker in workers {
+        let theirs = worker.join().unwrap_or(Err(Errno::IO));
+        ended = ended.and(theirs);
+    }
+    ended
+}
+
+/// Receives the kernel's offer, with the reply that it waits for.
+fn receive_init(
+    transport: &Arc<dyn Transport>,
+    buffer: &mut [u8],
+) -> Result<(InitRequest, ReplySender), SessionError> {
+    let received = transport.receive(buffer)?;
+    let length = received.ok_or(SessionError::Closed)?;
+    // No flags are in force yet; the layout of `INIT` depends on none.
+    let request = KernelRequest::decode(&buffer[..length], InitFlags::empty())?;
+    let KernelRequest { header, operation } = request;
+    let reply = ReplySender::new(Arc::clone(transport) as Arc<dyn MessageSink>, &header);
+    match operation {
+        FuseOperation::Init(offer) => Ok((offer, reply)),
+        _ => Err(SessionError::NotInit {
+            opcode: header.opcode,
+        }),
     }
 }
 

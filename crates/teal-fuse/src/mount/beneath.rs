@@ -37,32 +37,7 @@ pub(super) fn mount_beneath(
         },
         FsOpenFlags::FSOPEN_CLOEXEC,
     )?;
-    let number = |number: u32| number.to_string();
-    let mut settings = vec![
-        ("source", options.source.clone()),
-        ("subtype", SUBTYPE.to_owned()),
-        ("fd", device.as_fd().as_raw_fd().to_string()),
-        ("rootmode", "40000".to_owned()),
-        ("user_id", number(rustix::process::getuid().as_raw())),
-        ("group_id", number(rustix::process::getgid().as_raw())),
-    ];
-    if options.block_device {
-        settings.push(("blksize", number(BLOCK_SIZE)));
-    }
-    settings.extend(options.max_read.map(|bytes| ("max_read", number(bytes))));
-    for (name, value) in settings {
-        fsconfig_set_string(&context, name, value)?;
-    }
-    let flags = [
-        (options.allow_other, "allow_other"),
-        (options.default_permissions, "default_permissions"),
-        (options.flags.contains(GeneralMountFlags::READ_ONLY), "ro"),
-    ];
-    for (is_set, name) in flags {
-        if is_set {
-            fsconfig_set_flag(&context, name)?;
-        }
-    }
+    configure_mount(&context, device, options)?;
     fsconfig_create(&context)?;
     let mount = fsmount(
         &context,
@@ -79,6 +54,42 @@ pub(super) fn mount_beneath(
     )?;
     // The dead mount goes; the new one beneath it shows.
     unmount(point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+}
+
+/// Sets the options of a mount that is to be made.
+fn configure_mount(
+    context: &impl AsFd,
+    device: impl AsFd,
+    options: &FuseMountOptions,
+) -> Result<(), Errno> {
+    let mut settings = vec![
+        ("source", options.source.clone()),
+        ("subtype", SUBTYPE.to_owned()),
+        ("fd", device.as_fd().as_raw_fd().to_string()),
+        ("rootmode", "40000".to_owned()),
+        ("user_id", rustix::process::getuid().as_raw().to_string()),
+        ("group_id", rustix::process::getgid().as_raw().to_string()),
+    ];
+    if options.block_device {
+        settings.push(("blksize", BLOCK_SIZE.to_string()));
+    }
+    if let Some(bytes) = options.max_read {
+        settings.push(("max_read", bytes.to_string()));
+    }
+    for (name, value) in settings {
+        fsconfig_set_string(context.as_fd(), name, value)?;
+    }
+    let flags = [
+        (options.allow_other, "allow_other"),
+        (options.default_permissions, "default_permissions"),
+        (options.flags.contains(GeneralMountFlags::READ_ONLY), "ro"),
+    ];
+    for (is_set, name) in flags {
+        if is_set {
+            fsconfig_set_flag(context.as_fd(), name)?;
+        }
+    }
+    Ok(())
 }
 
 fn mount_attributes(options: &FuseMountOptions) -> MountAttrFlags {

@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = "fusermount3";
 
@@ -52,25 +52,13 @@ pub(super) fn mount_as_user(
         None,
     )
     .map_err(|errno| system(errno.into()))?;
-    // The command keeps its end of the socket open, so it must be dropped before the answer is
-    // awaited; `output` holds none.
-    let output = Command::new(PROGRAM)
-        .arg("-o")
-        .arg(option_argument(options))
-        .arg("--")
-        .arg(point)
-        // Messages are searched below, so they must not be translated.
-        .env("_FUSE_COMMFD", "0")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::from(theirs))
-        .output()
-        .map_err(|error| {
-            if error.kind() == io::ErrorKind::NotFound {
-                MountError::NoFusermount
-            } else {
-                system(error)
-            }
-        })?;
+    let output = match run_program(point, options, theirs) {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(MountError::NoFusermount);
+        }
+        Err(error) => return Err(system(error)),
+    };
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if !output.status.success() {
         return Err(refusal_error(point, message));
@@ -81,6 +69,22 @@ pub(super) fn mount_as_user(
             message: format!("no descriptor was handed over: {message}"),
         }),
     }
+}
+
+/// Lets the program mount, and hand the descriptor over `socket`.
+fn run_program(point: &Path, options: &FuseMountOptions, socket: OwnedFd) -> io::Result<Output> {
+    // The command keeps its end of the socket open, so it must be dropped before the answer is
+    // awaited; the output holds none.
+    Command::new(PROGRAM)
+        .arg("-o")
+        .arg(option_argument(options))
+        .arg("--")
+        .arg(point)
+        // Messages are searched for words, so they must not be translated.
+        .env("_FUSE_COMMFD", "0")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::from(socket))
+        .output()
 }
 
 pub(super) fn unmount_as_user(point: &Path, how: UnmountMode) -> Result<(), UnmountError> {
