@@ -37,6 +37,7 @@ const QUEUE: usize = 1024;
 /// Nothing here changes its name or attributes.
 const EVER: Duration = Duration::MAX;
 const FILES: [(u64, &str); 3] = [(2, "disk.img"), (3, "stat"), (4, "control")];
+const ROOT: u64 = 1;
 const IMAGE: u64 = 2;
 const STAT: u64 = 3;
 const CONTROL: u64 = 4;
@@ -156,7 +157,7 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
 
     fn node_attr(&self, node: u64) -> Attr {
         let (kind, perm, size) = match node {
-            1 => (FileType::Dir, 0o700, 0),
+            ROOT => (FileType::Dir, 0o700, 0),
             IMAGE => (FileType::File, 0o600, self.disk.shape().sectors * SECTOR),
             STAT => (FileType::File, 0o400, 0),
             _ => (FileType::File, 0o200, 0),
@@ -166,7 +167,7 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
         );
-        let (made, nlink) = (self.made, if node == 1 { 2 } else { 1 });
+        let (made, nlink) = (self.made, if node == ROOT { 2 } else { 1 });
         Attr {
             object: ObjectNo::new(node),
             kind,
@@ -300,6 +301,73 @@ impl<'a, D: Disk, O: ImageOwner> ImageFs<'a, D, O> {
         }
     }
 
+    fn look_up(&self, name: &[u8], reply: ReplySender) {
+        let named = FILES.iter().find(|(_, known)| known.as_bytes() == name);
+        let Some((node, _)) = named else {
+            return reply.send_negative_entry(EVER);
+        };
+        let entry = LookupEntry {
+            node: NodeId::new(*node),
+            generation: 0,
+            attr: self.node_attr(*node),
+            attr_ttl: EVER,
+            entry_ttl: EVER,
+        };
+        let _ = reply.send_entry(&entry);
+    }
+
+    fn release_handle(&self, handle: Handle, reply: ReplySender) {
+        // Other files have the handle 0, which no `stat` file has.
+        self.stats.lock().contents.remove(&handle.get());
+        reply.send_ok();
+    }
+
+    fn send_statfs(&self, reply: ReplySender) {
+        reply.send_statfs(&StatfsReply {
+            block_size: BLOCK as u32,
+            blocks: self.disk.shape().sectors * SECTOR / BLOCK,
+            free: 0,
+            available: 0,
+            files: 3,
+            files_free: 0,
+            name_max: 255,
+        });
+    }
+
+    /// Handles a request for the content of a file.
+    fn handle_content_request(&self, node: u64, operation: FuseOperation<'_>, reply: ReplySender) {
+        match (node, operation) {
+            (IMAGE, FuseOperation::Read { offset, size, .. }) => {
+                self.read_image(offset, size, reply)
+            }
+            (IMAGE, FuseOperation::Write { offset, data, .. }) => {
+                self.write_image(offset, data, reply)
+            }
+            (IMAGE, FuseOperation::Fsync { .. }) => self.flush_image(reply),
+            (
+                IMAGE,
+                FuseOperation::Fallocate {
+                    offset,
+                    length,
+                    mode,
+                    ..
+                },
+            ) => self.discard_range(offset, length, mode, reply),
+            (
+                STAT,
+                FuseOperation::Read {
+                    handle,
+                    offset,
+                    size,
+                    ..
+                },
+            ) => self.read_stat(handle, offset, size, reply),
+            (CONTROL, FuseOperation::Write { data, .. }) => self.queue_command(data, reply),
+            (_, FuseOperation::Fsync { .. }) => reply.send_ok(),
+            _ => reply.send_error(Errno::NOSYS),
+        }
+    }
+
     fn read_stat(&self, handle: Handle, offset: u64, size: u32, reply: ReplySender) {
         let stats = self.stats.lock();
         let Some(content) = stats.contents.get(&handle.get()) else {
@@ -338,77 +406,24 @@ impl<D: Disk, O: ImageOwner> RequestHandler for ImageFs<'_, D, O> {
     fn handle_request(&self, request: KernelRequest<'_>, reply: ReplySender) {
         let node = request.header.node.get();
         match request.operation {
-            FuseOperation::Lookup { name } if node == 1 => {
-                match FILES.iter().find(|(_, known)| known.as_bytes() == name) {
-                    Some((node, _)) => {
-                        let entry = LookupEntry {
-                            node: NodeId::new(*node),
-                            generation: 0,
-                            attr: self.node_attr(*node),
-                            attr_ttl: EVER,
-                            entry_ttl: EVER,
-                        };
-                        let _ = reply.send_entry(&entry);
-                    }
-                    None => reply.send_negative_entry(EVER),
-                }
-            }
+            FuseOperation::Lookup { name } if node == ROOT => self.look_up(name, reply),
             FuseOperation::Getattr { .. } => reply.send_attr(&self.node_attr(node), EVER),
             // Truncating at an open, and times, change nothing.
             FuseOperation::Setattr(set) if set.size.is_none() || node != IMAGE => {
                 reply.send_attr(&self.node_attr(node), EVER)
             }
             FuseOperation::Open { flags, .. } => self.open_node(node, flags, reply),
-            FuseOperation::Release { handle, .. } => {
-                // Other files have the handle 0, which no `stat` file has.
-                self.stats.lock().contents.remove(&handle.get());
-                reply.send_ok();
-            }
+            FuseOperation::Release { handle, .. } => self.release_handle(handle, reply),
             FuseOperation::Opendir { .. } => {
                 let _ = reply.send_open(Handle::new(0), OpenFlags::empty());
             }
             FuseOperation::Readdir { cookie, size, .. } => Self::list_files(cookie, size, reply),
             FuseOperation::Releasedir { .. } => reply.send_ok(),
-            FuseOperation::Read { offset, size, .. } if node == IMAGE => {
-                self.read_image(offset, size, reply)
-            }
-            FuseOperation::Read {
-                handle,
-                offset,
-                size,
-                ..
-            } if node == STAT => self.read_stat(handle, offset, size, reply),
-            FuseOperation::Write { offset, data, .. } if node == IMAGE => {
-                self.write_image(offset, data, reply)
-            }
-            FuseOperation::Write { data, .. } if node == CONTROL => self.queue_command(data, reply),
-            FuseOperation::Fsync { .. } if node == IMAGE => self.flush_image(reply),
-            FuseOperation::Fsync { .. } => reply.send_ok(),
-            FuseOperation::Fallocate {
-                offset,
-                length,
-                mode,
-                ..
-            } if node == IMAGE => {
-                self.discard_range(offset, length, mode, reply);
-            }
-            FuseOperation::Statfs => {
-                let blocks = self.disk.shape().sectors * SECTOR / BLOCK;
-                let block_size = BLOCK as u32;
-                reply.send_statfs(&StatfsReply {
-                    block_size,
-                    blocks,
-                    free: 0,
-                    available: 0,
-                    files: 3,
-                    files_free: 0,
-                    name_max: 255,
-                });
-            }
+            FuseOperation::Statfs => self.send_statfs(reply),
             // The files are there for ever: their lookups need not be counted.
             FuseOperation::Forget { .. } | FuseOperation::BatchForget(_) => drop(reply),
             FuseOperation::Destroy => reply.send_ok(),
-            _ => reply.send_error(Errno::NOSYS),
+            operation => self.handle_content_request(node, operation, reply),
         }
     }
 }

@@ -181,11 +181,36 @@ fn write_disk(
     done
 }
 
+/// What becomes of the connection after an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextPhase {
+    /// The client sends its next option.
+    Haggling,
+    /// The client sends requests.
+    Transmission,
+    /// The client wants nothing more.
+    End,
+}
+
 /// Shakes hands. Returns false if the client wants nothing more.
 fn shake_hands(
     disk: &EmulatedDisk<impl Disk>,
     client: &mut (impl Read + Write),
 ) -> io::Result<bool> {
+    let client_flags = exchange_greetings(client)?;
+    let export = export_description(disk);
+    loop {
+        let option = read_option(client)?;
+        match answer_option(client, option, client_flags, &export)? {
+            NextPhase::Haggling => {}
+            NextPhase::Transmission => return Ok(true),
+            NextPhase::End => return Ok(false),
+        }
+    }
+}
+
+/// Greets the client. Returns the flags that it sends back.
+fn exchange_greetings(client: &mut (impl Read + Write)) -> io::Result<u32> {
     let flags = FIXED_NEWSTYLE | NO_ZEROES;
     let greeting = [
         &GREETING.to_be_bytes()[..],
@@ -193,50 +218,72 @@ fn shake_hands(
         &flags.to_be_bytes(),
     ];
     client.write_all(&greeting.concat())?;
-    let client_flags = u32::from_be_bytes(read_array(client)?);
-    let export = export_description(disk);
-    loop {
-        let magic = u64::from_be_bytes(read_array(client)?);
-        let option = u32::from_be_bytes(read_array(client)?);
-        let length = u32::from_be_bytes(read_array(client)?);
-        if magic != OPTION || length > OPTION_MAX {
-            return Err(protocol_error("no option of the protocol"));
+    Ok(u32::from_be_bytes(read_array(client)?))
+}
+
+/// Reads an option, and leaves out its data.
+fn read_option(client: &mut impl Read) -> io::Result<u32> {
+    let magic = u64::from_be_bytes(read_array(client)?);
+    let option = u32::from_be_bytes(read_array(client)?);
+    let length = u32::from_be_bytes(read_array(client)?);
+    if magic != OPTION || length > OPTION_MAX {
+        return Err(protocol_error("no option of the protocol"));
+    }
+    // The name of the export among it, which does not matter: there is one.
+    let mut data = vec![0; length as usize];
+    client.read_exact(&mut data)?;
+    Ok(option)
+}
+
+/// Answers an option. Returns what follows it.
+fn answer_option(
+    client: &mut impl Write,
+    option: u32,
+    client_flags: u32,
+    export: &[u8],
+) -> io::Result<NextPhase> {
+    match option {
+        OPTION_EXPORT_NAME => {
+            // The old option has no reply but the description, padded unless that was declined.
+            let has_declined = client_flags & u32::from(NO_ZEROES) != 0;
+            let zeroes = if has_declined { 0 } else { 124 };
+            client.write_all(&[export, &vec![0; zeroes]].concat())?;
+            Ok(NextPhase::Transmission)
         }
-        // The name of the export among it, which does not matter: there is one.
-        let mut data = vec![0; length as usize];
-        client.read_exact(&mut data)?;
-        match option {
-            OPTION_EXPORT_NAME => {
-                // The old option has no reply but the description, padded unless that was declined.
-                let has_declined = client_flags & u32::from(NO_ZEROES) != 0;
-                let zeroes = if has_declined { 0 } else { 124 };
-                client.write_all(&[&export[..], &vec![0; zeroes]].concat())?;
-                return Ok(true);
-            }
-            OPTION_ABORT => {
-                reply_option(client, option, REPLY_ACK, &[])?;
-                return Ok(false);
-            }
-            OPTION_LIST => {
-                // One export without a name.
-                reply_option(client, option, REPLY_SERVER, &[0; 4])?;
-                reply_option(client, option, REPLY_ACK, &[])?;
-            }
-            OPTION_INFO | OPTION_GO => {
-                let description = [&INFO_EXPORT.to_be_bytes()[..], &export];
-                reply_option(client, option, REPLY_INFO, &description.concat())?;
-                // The smallest, the best and the largest request.
-                let sizes = [512, 4096, REQUEST_MAX].map(u32::to_be_bytes).concat();
-                let block_sizes = [&INFO_BLOCK_SIZE.to_be_bytes()[..], &sizes];
-                reply_option(client, option, REPLY_INFO, &block_sizes.concat())?;
-                reply_option(client, option, REPLY_ACK, &[])?;
-                if option == OPTION_GO {
-                    return Ok(true);
-                }
-            }
-            _ => reply_option(client, option, REPLY_UNSUPPORTED, &[])?,
+        OPTION_ABORT => {
+            reply_option(client, option, REPLY_ACK, &[])?;
+            Ok(NextPhase::End)
+        }
+        OPTION_LIST => {
+            // One export without a name.
+            reply_option(client, option, REPLY_SERVER, &[0; 4])?;
+            reply_option(client, option, REPLY_ACK, &[])?;
+            Ok(NextPhase::Haggling)
+        }
+        OPTION_INFO => {
+            describe_export(client, option, export)?;
+            Ok(NextPhase::Haggling)
+        }
+        OPTION_GO => {
+            describe_export(client, option, export)?;
+            Ok(NextPhase::Transmission)
+        }
+        _ => {
+            reply_option(client, option, REPLY_UNSUPPORTED, &[])?;
+            Ok(NextPhase::Haggling)
         }
     }
+}
+
+/// Answers an option with the export's size, flags and block sizes.
+fn describe_export(client: &mut impl Write, option: u32, export: &[u8]) -> io::Result<()> {
+    let description = [&INFO_EXPORT.to_be_bytes()[..], export];
+    reply_option(client, option, REPLY_INFO, &description.concat())?;
+    // The smallest, the best and the largest request.
+    let sizes = [512, 4096, REQUEST_MAX].map(u32::to_be_bytes).concat();
+    let block_sizes = [&INFO_BLOCK_SIZE.to_be_bytes()[..], &sizes];
+    reply_option(client, option, REPLY_INFO, &block_sizes.concat())?;
+    reply_option(client, option, REPLY_ACK, &[])
 }
 
 /// Returns size and flags of the export.

@@ -88,13 +88,9 @@ impl<R: Read> LogReader<R> {
     fn read_block(&mut self) -> Result<bool, LogError> {
         let at = self.at;
         let damaged = LogError::Damaged { at };
-        let mut head = [0; BLOCK_HEAD];
-        match read_full(&mut self.from, &mut head)? {
-            // The file ends with a whole block.
-            0 => return Ok(false),
-            BLOCK_HEAD => {}
-            _ => return Err(LogError::CutOff { at }),
-        }
+        let Some(head) = self.read_head()? else {
+            return Ok(false);
+        };
         let length = u32_at(&head, 8).unwrap_or(u32::MAX) as usize;
         if head[..4] != *BLOCK_MAGIC || length > BLOCK_MAX {
             return Err(damaged);
@@ -121,6 +117,16 @@ impl<R: Read> LogReader<R> {
         self.next += self.records.len() as u64;
         self.at += (BLOCK_HEAD + length) as u64;
         Ok(true)
+    }
+
+    /// Reads the head of the next block; `None` if the file ends with a whole block.
+    fn read_head(&mut self) -> Result<Option<[u8; BLOCK_HEAD]>, LogError> {
+        let mut head = [0; BLOCK_HEAD];
+        match read_full(&mut self.from, &mut head)? {
+            0 => Ok(None),
+            BLOCK_HEAD => Ok(Some(head)),
+            _ => Err(LogError::CutOff { at: self.at }),
+        }
     }
 }
 
