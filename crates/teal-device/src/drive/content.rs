@@ -4,7 +4,7 @@ use super::Drive;
 use super::found_content::{DataPiece, FoundContent};
 use super::object_note::{HeldContent, HeldObject, NOTE_BYTES_MAX, RANGES_MAX, block_bounds};
 use std::ops::ControlFlow;
-use teal_log::{Cost, LockedObjects, NewObject, StoreError};
+use teal_log::{Cost, LockedObjects, NewObject, StoreError, StoreOperation};
 use teal_types::{BLOCK, ByteRanges, CommitSeq, FileType, ObjectNo};
 
 /// The bytes of one read of content; with a bad block, one such read is lost.
@@ -58,6 +58,14 @@ fn replaced_range(present: &ByteRanges, from: u64, to: u64) -> (u64, u64) {
     }
     debug_assert!(low <= from && to <= high);
     (low, high)
+}
+
+/// The part of a file that an installation replaces.
+enum ReplacedPart {
+    /// All of the file, which gets this size.
+    Everything { size: u64 },
+    /// The bytes from `from` to `to`.
+    Range { from: u64, to: u64 },
 }
 
 impl Drive {
@@ -156,9 +164,8 @@ impl Drive {
             return Ok(false);
         }
         let _writing = self.begin_write();
-        let bytes = space_of(pieces);
         // Before the shard is locked: other objects make way, each under its own shard.
-        self.make_room(no, bytes)?;
+        self.make_room(no, space_of(pieces))?;
         let _shard = self.shard_of(no).write();
         if self.store.is_leaving(no) {
             // The number is free for a new object only when the removal of the old one is durable.
@@ -168,40 +175,62 @@ impl Drive {
         let Some(mut content) = content_to_extend(held.content.take(), data_seq, size) else {
             return Ok(false);
         };
-        let is_fresh = content.present.is_empty();
-        let (low, high) = replaced_range(&content.present, from, to);
+        let replaced = if content.present.is_empty() {
+            ReplacedPart::Everything { size }
+        } else {
+            let (from, to) = replaced_range(&content.present, from, to);
+            ReplacedPart::Range { from, to }
+        };
         content.present.add(from, to.min(size));
         if content.present.iter().len() > RANGES_MAX {
             return Ok(false);
         }
         held.content = Some(content);
-        let cost = Cost::write(bytes + 2 * BLOCK).with_note(NOTE_BYTES_MAX);
+        self.write_content(no, &held, &replaced, pieces)?;
+        self.record_use(no);
+        Ok(true)
+    }
+
+    /// Writes pieces of content and the note of their object, in one operation: after a crash both
+    /// are there, or neither.
+    fn write_content(
+        &self,
+        no: ObjectNo,
+        held: &HeldObject,
+        replaced: &ReplacedPart,
+        pieces: &[DataPiece],
+    ) -> Result<(), StoreError> {
+        let cost = Cost::write(space_of(pieces) + 2 * BLOCK).with_note(NOTE_BYTES_MAX);
         let op = self.store.begin(cost)?;
         let mut locked = match op.lock(&[no]) {
-            Err(StoreError::NotFound(_)) => {
-                let mut locked = op.lock(&[])?;
-                locked.create_as(no, self.new_file())?;
-                // Without a name, it lives as an orphan.
-                locked.set_orphan(no, true)?;
-                locked
-            }
+            Err(StoreError::NotFound(_)) => self.create_file(&op, no)?,
             locked => locked?,
         };
-        if is_fresh {
-            // Cut first, so that nothing of a former content is left.
-            locked.truncate(no, 0)?;
-            locked.truncate(no, size)?;
-        } else {
-            locked.punch(no, low, high)?;
+        match *replaced {
+            ReplacedPart::Everything { size } => {
+                // Cut first, so that nothing of a former content is left.
+                locked.truncate(no, 0)?;
+                locked.truncate(no, size)?;
+            }
+            ReplacedPart::Range { from, to } => locked.punch(no, from, to)?,
         }
         for (at, bytes) in pieces {
             locked.write(no, *at, bytes)?;
         }
-        // In the batch of the content: after a crash both are there, or neither.
-        locked.set_note(no, Some(&held.encode()))?;
-        drop(locked);
-        self.record_use(no);
-        Ok(true)
+        locked.set_note(no, Some(&held.encode()))
+    }
+
+    /// Makes the file that is to hold an object's content.
+    fn create_file<'op>(
+        &self,
+        op: &'op StoreOperation<'_>,
+        no: ObjectNo,
+    ) -> Result<LockedObjects<'op>, StoreError> {
+        let mut locked = op.lock(&[])?;
+        locked.create_as(no, self.new_file())?;
+        // Without a name, it lives as an orphan.
+        locked.set_orphan(no, true)?;
+        Ok(locked)
     }
 
     /// Returns the attributes of the file that holds an object's content.
