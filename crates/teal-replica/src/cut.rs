@@ -224,31 +224,34 @@ impl Replica {
             by_content.sort_unstable();
             return self.choose_some(by_content.into_iter().map(|(_, no)| no).collect(), limit);
         }
-        let mut above: HashMap<ObjectNo, ObjectNo> = HashMap::new();
-        for no in &gone {
-            above.extend(
-                self.note_of(*no)?
-                    .dirty
-                    .links
-                    .and_then(|(_, had)| had.first().map(|link| (*no, link.dir))),
-            );
-        }
-        // The walk is bounded: removed directories may have been inside of each other in turn.
-        let depth = |no: &ObjectNo| {
-            std::iter::successors(above.get(no), |dir| above.get(dir))
-                .take(gone.len())
-                .count()
-        };
-        let mut by_depth: Vec<(usize, ObjectNo)> = gone.iter().map(|no| (depth(no), *no)).collect();
         // The deepest go first: a directory must be empty when it is removed.
+        let mut removals = self.deepest_first(&gone)?;
+        if removals.len() <= limit {
+            return Ok(BatchChoice::all(removals));
+        }
+        removals.truncate(limit);
+        Ok(BatchChoice::part(removals))
+    }
+
+    /// Orders objects that were removed here by the depth in which they lay for the server, among
+    /// each other, the deepest first.
+    fn deepest_first(&self, gone: &[ObjectNo]) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut above: HashMap<ObjectNo, ObjectNo> = HashMap::new();
+        for no in gone {
+            if let Some((_, had)) = self.note_of(*no)?.dirty.links
+                && let Some(link) = had.first()
+            {
+                above.insert(*no, link.dir);
+            }
+        }
+        let mut by_depth = Vec::new();
+        for no in gone {
+            // The walk is bounded: removed directories may have been inside of each other in turn.
+            let dirs = std::iter::successors(above.get(no), |dir| above.get(dir));
+            by_depth.push((dirs.take(gone.len()).count(), *no));
+        }
         by_depth.sort_unstable_by(|a, b| b.cmp(a));
-        let is_partial = by_depth.len() > limit;
-        let first = by_depth.into_iter().take(limit).map(|(_, no)| no);
-        Ok(if is_partial {
-            BatchChoice::part(first)
-        } else {
-            BatchChoice::all(first)
-        })
+        Ok(by_depth.into_iter().map(|(_, no)| no).collect())
     }
 
     /// Returns at most `limit` objects, and those that they require.

@@ -119,19 +119,25 @@ impl Replica {
         self.hold_all(objects, (said, &why));
         if matches!(blame, FailureCause::LargeContent) {
             // A file at least as large does not fit either. It is not tried before its turn.
-            let mut least = u64::MAX;
-            for no in objects {
-                least = least.min(self.unsent_bytes(*no).unwrap_or(0));
-            }
-            let mut larger = Vec::new();
-            for no in self.dirty_objects()? {
-                if self.unsent_bytes(no).unwrap_or(0) >= least.max(1) || least == 0 {
-                    larger.push(no);
-                }
-            }
+            let larger = self.dirty_at_least_as_large(objects)?;
             self.hold_all(&larger, (said, &why));
         }
         self.stuck().count_failure(e)
+    }
+
+    /// Returns the dirty objects with at least as much content as the smallest of these.
+    fn dirty_at_least_as_large(&self, objects: &[ObjectNo]) -> Result<Vec<ObjectNo>, SyncError> {
+        let mut least = u64::MAX;
+        for no in objects {
+            least = least.min(self.unsent_bytes(*no).unwrap_or(0));
+        }
+        let mut larger = Vec::new();
+        for no in self.dirty_objects()? {
+            if self.unsent_bytes(no).unwrap_or(0) >= least {
+                larger.push(no);
+            }
+        }
+        Ok(larger)
     }
 
     fn hold_all(&self, objects: &[ObjectNo], why: (RefusalOrigin, &str)) {

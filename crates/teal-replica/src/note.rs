@@ -55,6 +55,27 @@ pub(crate) struct DirtyContent {
     pub(crate) tail: Option<AppendedTail>,
 }
 
+impl DirtyContent {
+    /// Joins content that was in a batch, which did not arrive, with what has changed since.
+    fn joined(in_batch: Option<Self>, newer: Option<Self>) -> Option<Self> {
+        let mut joined = match (in_batch, newer) {
+            (Some(mut in_batch), Some(newer)) => {
+                // The content stays a tail only if both changes were appends.
+                in_batch.tail = in_batch.tail.filter(|_| newer.tail.is_some());
+                in_batch.least_size = in_batch.least_size.min(newer.least_size);
+                in_batch.ranges.add_all(&newer.ranges);
+                in_batch
+            }
+            (in_batch, newer) => in_batch.or(newer)?,
+        };
+        if let Some(tail) = &mut joined.tail {
+            // The end of the file is known again at the next cut.
+            tail.to = u64::MAX;
+        }
+        Some(joined)
+    }
+}
+
 /// Components of an object that the server does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct UnsentComponents {
@@ -131,23 +152,7 @@ impl UnsentComponents {
                 None => self.xattrs.push((name, base)),
             }
         }
-        self.data = match (in_batch.data, self.data.take()) {
-            (Some(mut in_batch), Some(newer)) => {
-                // The content stays a tail only if both changes were appends.
-                in_batch.tail = in_batch.tail.filter(|_| newer.tail.is_some());
-                in_batch.least_size = in_batch.least_size.min(newer.least_size);
-                in_batch.ranges.add_all(&newer.ranges);
-                Some(in_batch)
-            }
-            (in_batch, newer) => in_batch.or(newer),
-        };
-        if let Some(DirtyContent {
-            tail: Some(tail), ..
-        }) = &mut self.data
-        {
-            // The end of the file is known again at the next cut.
-            tail.to = u64::MAX;
-        }
+        self.data = DirtyContent::joined(in_batch.data, self.data.take());
         if self.created {
             // All of a new object is sent: what was noted of its components while it was in flight
             // is not kept up to date from here on.

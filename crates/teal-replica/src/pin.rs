@@ -227,26 +227,15 @@ impl Replica {
     }
 
     fn free_some(&self, files: &[ObjectNo], freed: &mut FreedContent) -> Result<(), SyncError> {
-        let mut here = Vec::new();
         debug_assert!(files.len() <= WANTS_MAX);
-        for no in files {
-            let attr = match self.store().attr(*no) {
-                Err(StoreError::NotFound(_)) => continue,
-                attr => attr?,
-            };
-            // All of a file may be in its inode.
-            if self.note_of(*no)?.absent.byte_count() < attr.size {
-                here.push(*no);
-            }
-        }
         let mut asked = Vec::new();
         let mut stay = Vec::new();
-        for no in here {
+        for no in self.files_with_content(files)? {
             // Content that is not the server's stays.
             if is_at_server(&self.note_of(no)?) {
-                asked.push(no)
+                asked.push(no);
             } else {
-                stay.push(no)
+                stay.push(no);
             }
         }
         // No news is installed while versions are compared.
@@ -275,6 +264,22 @@ impl Replica {
             freed.only_here_bytes += self.store().attr(no).map_or(0, |attr| attr.size);
         }
         Ok(())
+    }
+
+    /// Returns the files of which some content is here.
+    fn files_with_content(&self, files: &[ObjectNo]) -> Result<Vec<ObjectNo>, StoreError> {
+        let mut here = Vec::new();
+        for no in files {
+            let attr = match self.store().attr(*no) {
+                Err(StoreError::NotFound(_)) => continue,
+                attr => attr?,
+            };
+            // All of a file may be in its inode.
+            if self.note_of(*no)?.absent.byte_count() < attr.size {
+                here.push(*no);
+            }
+        }
+        Ok(here)
     }
 
     /// Returns the state of the pins.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use teal_device::{DataPiece, DriveLabel};
 use teal_log::{DiskRequest, StoreError};
-use teal_proto::{ClientRequest, PulledObject, ServerReply, WANTS_MAX};
+use teal_proto::{ClientRequest, PulledChanges, PulledObject, ServerReply, WANTS_MAX};
 use teal_types::{ByteRanges, CommitSeq, FileType, ObjectNo, ObjectVersion};
 use teal_volume::FsError;
 
@@ -225,18 +225,7 @@ impl Replica {
         } = attached.drive.label();
         let (mut after, mut wanted) = (None, Vec::new());
         loop {
-            let incarnation = self.identity().incarnation;
-            let request = ClientRequest::Pull {
-                incarnation,
-                since,
-                digest,
-                filter: 0,
-                after,
-                wait_ms: 0,
-            };
-            let ServerReply::Pulled(pulled) = self.ask_server(&request)? else {
-                return Err(unexpected("to a pull").into());
-            };
+            let pulled = self.pull_for_drive((since, digest), after)?;
             attached.set_checked(true);
             if pulled.to <= since {
                 return Ok(wanted);
@@ -266,6 +255,27 @@ impl Replica {
                     return Ok(wanted);
                 }
             }
+        }
+    }
+
+    /// Asks for everything that was committed since a position in history; `after` is the end of
+    /// the page before.
+    fn pull_for_drive(
+        &self,
+        (since, digest): (CommitSeq, [u8; 32]),
+        after: Option<(ObjectNo, CommitSeq)>,
+    ) -> Result<PulledChanges, SyncError> {
+        let request = ClientRequest::Pull {
+            incarnation: self.identity().incarnation,
+            since,
+            digest,
+            filter: 0,
+            after,
+            wait_ms: 0,
+        };
+        match self.ask_server(&request)? {
+            ServerReply::Pulled(pulled) => Ok(pulled),
+            _ => Err(unexpected("to a pull").into()),
         }
     }
 
@@ -393,8 +403,7 @@ impl Replica {
         // The position stays, and with it what the note means.
         let _applying = self.lock_applying()?;
         if self.position() != *seen {
-            let now = self.versions_at_server(&[no])?.pop().flatten();
-            if now.is_none_or(|now| now.data_seq != version.data_seq) {
+            if !self.is_newest_content(version)? {
                 return Ok(None);
             }
             *seen = self.position();
@@ -418,6 +427,12 @@ impl Replica {
             parts.push(PresentPart { range, pieces });
         }
         Ok(Some(parts))
+    }
+
+    /// Returns whether the server still has the content of an object that a version names.
+    fn is_newest_content(&self, version: &ObjectVersion) -> Result<bool, SyncError> {
+        let now = self.versions_at_server(&[version.object])?.pop().flatten();
+        Ok(now.is_some_and(|now| now.data_seq == version.data_seq))
     }
 
     /// Reads what is not a hole in a range of a file that is here.

@@ -126,16 +126,7 @@ impl BatchExecution<'_> {
         if change.cut < before {
             self.clear_range(object, change.cut..before)?;
         }
-        // A cut and a growth count as changes, because replicas may hold content there.
-        let changed = self.changed_ranges.entry(object).or_default();
-        changed.insert_range(change.cut.min(before), before);
-        changed.insert_range(
-            change.cut.min(before),
-            if change.size > before { change.size } else { 0 },
-        );
-        for piece in &change.pieces {
-            changed.insert_range(piece.offset, piece.offset + piece.len);
-        }
+        self.note_changed_ranges(object, before, change);
         for ContentPiece {
             offset,
             len,
@@ -189,6 +180,20 @@ impl BatchExecution<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Notes in which ranges a change of content, which had `before` bytes, has changed it.
+    fn note_changed_ranges(&mut self, object: ObjectNo, before: u64, change: &ContentChange) {
+        // A cut and a growth count as changes, because replicas may hold content there.
+        let changed = self.changed_ranges.entry(object).or_default();
+        let first = change.cut.min(before);
+        changed.insert_range(first, before);
+        if change.size > before {
+            changed.insert_range(first, change.size);
+        }
+        for piece in &change.pieces {
+            changed.insert_range(piece.offset, piece.offset + piece.len);
+        }
     }
 
     /// Makes a file beside `object` that has the content and attributes of `base`, and returns it.
