@@ -14,8 +14,8 @@ use teal_energy::sim::ReplayPace;
 use teal_rig::path_context::PathContext as _;
 use teal_study::replay::explain::DecisionSelector;
 use teal_study::replay::{
-    ModelledMachine, NAMED_MACHINES, NamedPolicy, PolicyRun, PreparedReplay, ReplayAssumptions,
-    plot,
+    EnergyBound, ModelledMachine, NAMED_MACHINES, NamedPolicy, PolicyRun, PreparedReplay,
+    ReplayAssumptions, plot,
 };
 use teal_trace::TraceEnding;
 use teal_types::{Time, TimeSpan};
@@ -42,15 +42,7 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let runs: Vec<PolicyRun> = policies.iter().map(|policy| scene.run(policy)).collect();
-    // The bound's schedule may be as late with bursts as the policies were.
-    let late = teal_energy::oracle::longest_lateness(runs.iter().map(|run| &run.report));
-    // The cost of the bound grows with devices and events.
-    debug_assert!(
-        !scene.machine.parts.is_empty(),
-        "a machine has a device at least"
-    );
-    let most = args.bound.unwrap_or(QUICK / scene.machine.parts.len());
-    let bound = scene.energy_bound(&late, most, ROUNDS);
+    let bound = compute_bound(args, &scene, &runs);
     if let Some(path) = &args.plot {
         let title = args.trace.file_name().unwrap_or(args.trace.as_os_str());
         let svg = plot::render_svg(&title.to_string_lossy(), &scene.machine, &runs, &bound);
@@ -60,12 +52,25 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
         let is_complete = matches!(ending, TraceEnding::Complete);
         let json = figures::replay_json(&scene, &runs, &bound, is_complete);
         say!("{}", serde_json::to_string_pretty(&json)?);
-    } else {
-        figures::replay_lines(&scene, &runs, &bound)
-            .iter()
-            .for_each(|line| say!("{line}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for line in figures::replay_lines(&scene, &runs, &bound) {
+        say!("{line}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Computes the bound, if the trace is not too long for that.
+fn compute_bound(args: &ReplayArgs, scene: &PreparedReplay, runs: &[PolicyRun]) -> EnergyBound {
+    // The bound's schedule may be as late with bursts as the policies were.
+    let late = teal_energy::oracle::longest_lateness(runs.iter().map(|run| &run.report));
+    // The cost of the bound grows with devices and events.
+    debug_assert!(
+        !scene.machine.parts.is_empty(),
+        "a machine has a device at least"
+    );
+    let most = args.bound.unwrap_or(QUICK / scene.machine.parts.len());
+    scene.energy_bound(&late, most, ROUNDS)
 }
 
 /// Returns the assumptions on memory, pace and supply that the arguments ask for.

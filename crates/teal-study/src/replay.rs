@@ -147,24 +147,47 @@ pub struct PolicyRun {
     pub report: SimulationReport,
 }
 
-/// Holds the least energy that any policy could have spent.
+/// Holds what is known of the least energy that any policy could have spent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EnergyBound {
-    /// The exact least energy.
-    Exact(Energy),
-    /// A proven lower bound, and a schedule that reaches near it.
+    /// A proven lower bound, and how near a schedule comes to it.
     Proven {
         /// Proven lower bound.
         least: Energy,
-        /// Energy of a schedule with foresight, run by the simulator.
-        feasible: Energy,
+        /// Energy of a schedule with foresight, run by the simulator; `None` if none was found.
+        feasible: Option<Energy>,
     },
     /// Reason why there is no bound.
     No(String),
 }
 
-/// Limits devices and events for the exact bound.
-const EXACT: (usize, usize) = (3, 200);
+impl EnergyBound {
+    /// Returns the proven lower bound.
+    pub fn least(&self) -> Option<Energy> {
+        match self {
+            Self::Proven { least, .. } => Some(*least),
+            Self::No(_) => None,
+        }
+    }
+
+    /// Returns whether the bound is the least energy itself: a schedule reaches it, up to a
+    /// thousandth.
+    pub fn is_exact(&self) -> bool {
+        match self {
+            Self::Proven {
+                least,
+                feasible: Some(feasible),
+            } => feasible.get() <= least.get() + least.get() / EXACT_PART,
+            _ => false,
+        }
+    }
+}
+
+/// Part of the bound that a schedule may spend beyond it where the bound is called exact: times
+/// are cut to nanoseconds and energies to microjoules.
+const EXACT_PART: u64 = 1000;
+/// Limits devices and events for which the problem is solved by dynamic programming.
+const SOLVED: (usize, usize) = (3, 200);
 
 impl PreparedReplay {
     /// Reads a trace to its end and prepares it on a machine. Returns also how the trace ended.
@@ -305,27 +328,34 @@ impl PreparedReplay {
             ));
         }
         let problem = SchedulingProblem::new(&self.world, &self.trace, late);
-        // Small problems are solved exactly; the others are bounded by Lagrangian relaxation.
-        if devices <= EXACT.0
-            && events <= EXACT.1
-            && let Ok(least) = oracle::exact_optimum(&problem)
-        {
-            return EnergyBound::Exact(least);
+        // Small problems are solved; the others are bounded by Lagrangian relaxation. The optimum
+        // of the problem is a bound, too: the problem allows what the simulator does not.
+        let mut optimum = None;
+        if devices <= SOLVED.0 && events <= SOLVED.1 {
+            optimum = oracle::exact_optimum(&problem).ok();
         }
-        match oracle::lagrangian_bound(&problem, rounds) {
-            Ok(found) => {
-                // The plan is run by the simulator, so that the feasible energy is no estimate.
-                let run = sim::run(&self.world, &self.trace, &mut found.plan.into_policy());
-                debug_assert!(
-                    found.energy <= run.total_energy() + Energy::from_microjoules(10),
-                    "a feasible schedule spends less than the bound"
-                );
-                EnergyBound::Proven {
-                    least: found.energy,
-                    feasible: run.total_energy(),
-                }
+        let relaxed = match (oracle::lagrangian_bound(&problem, rounds), optimum) {
+            (Ok(found), _) => found,
+            (Err(_), Some(least)) => {
+                return EnergyBound::Proven {
+                    least,
+                    feasible: None,
+                };
             }
-            Err(why) => EnergyBound::No(why.to_string()),
+            (Err(why), None) => return EnergyBound::No(why.to_string()),
+        };
+        let least = optimum.map_or(relaxed.energy, |optimum| optimum.max(relaxed.energy));
+        // The plan is run by the simulator, so that the feasible energy is no estimate.
+        let run = sim::run(&self.world, &self.trace, &mut relaxed.plan.into_policy());
+        // A schedule that the simulator carries out is possible, whatever it costs.
+        let feasible = run.total_energy();
+        debug_assert!(
+            least <= feasible + Energy::from_microjoules(10),
+            "a feasible schedule spends less than the bound"
+        );
+        EnergyBound::Proven {
+            least,
+            feasible: Some(feasible),
         }
     }
 }

@@ -25,13 +25,6 @@ fn energy_above(energy: Energy, floor: Energy) -> u64 {
     energy.get().saturating_sub(floor.get())
 }
 
-fn least_energy(bound: &EnergyBound) -> Option<Energy> {
-    match bound {
-        EnergyBound::Exact(least) | EnergyBound::Proven { least, .. } => Some(*least),
-        EnergyBound::No(_) => None,
-    }
-}
-
 /// Returns the lines for people.
 pub(super) fn replay_lines(
     scene: &PreparedReplay,
@@ -87,22 +80,44 @@ pub(super) fn replay_lines(
     out.extend(policy_table(runs, bound));
     out.push(String::new());
     // The bound comes behind the table, because its ratios refer to it.
-    out.push(match bound {
-        EnergyBound::Exact(least) => {
-            format!("bound      {least}: the least that any policy could have spent, exactly")
-        }
-        EnergyBound::Proven { least, feasible } => format!(
-            "bound      {least}: no policy spends less; a schedule with foresight spends \
-             {feasible}, {} more",
-            format_percent(feasible.get().saturating_sub(least.get()), least.get())
-        ),
-        EnergyBound::No(why) => format!("bound      none: {why}"),
-    });
+    out.push(describe_bound(bound));
     for run in runs {
         out.push(String::new());
         out.extend(device_lines(scene, run));
     }
     out
+}
+
+fn describe_bound(bound: &EnergyBound) -> String {
+    match bound {
+        EnergyBound::Proven { least, .. } if bound.is_exact() => format!(
+            "bound      {least}: the least that any policy could have spent, exactly: a schedule \
+             with foresight spends no more"
+        ),
+        EnergyBound::Proven {
+            least,
+            feasible: Some(feasible),
+        } => format!(
+            "bound      {least}: no policy spends less; a schedule with foresight spends \
+             {feasible}, {} more",
+            format_percent(feasible.get().saturating_sub(least.get()), least.get())
+        ),
+        EnergyBound::Proven { least, .. } => format!(
+            "bound      {least}: no policy spends less; no schedule with foresight was found"
+        ),
+        EnergyBound::No(why) => format!("bound      none: {why}"),
+    }
+}
+
+fn bound_json(bound: &EnergyBound) -> Value {
+    match bound {
+        EnergyBound::Proven { least, feasible } => json!({
+            "least_uj": least.get(),
+            "exact": bound.is_exact(),
+            "feasible_uj": feasible.map(Energy::get),
+        }),
+        EnergyBound::No(why) => json!({ "none": why }),
+    }
 }
 
 fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
@@ -121,42 +136,54 @@ fn policy_table(runs: &[PolicyRun], bound: &EnergyBound) -> Vec<String> {
         "starts",
         "refused"
     )];
-    for PolicyRun { policy, report } in runs {
-        let above_floor =
-            Energy::from_microjoules(energy_above(report.total_energy(), report.floor));
-        // The ratio is given for all energy, and for that above the floor.
-        let ratio = least_energy(bound).map_or("-".into(), |least| {
-            let over = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-            let (all, rest) = (
-                over(report.total_energy().get(), least.get()),
-                over(above_floor.get(), energy_above(least, report.floor)),
-            );
-            format!("{all:.2}, {rest:.2}")
-        });
-        // Parts are in thousandths.
-        let [p50, p90, p99, max] =
-            [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
-        let added = format!(
-            "{} {}",
-            report.added,
-            format_percent(report.added.get(), report.elapsed.get())
-        );
-        let cold: TimeSpan = report.cold.iter().copied().sum();
-        let cold = format!("{} in {cold}", report.cold.len());
-        // Stops beyond the budget are refused, and the device stays on.
-        let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
-        out.push(format!(
-            "{policy:<18} {:>10} {:>11} {ratio:>12} {p50:>9} {p90:>9} {p99:>9} {max:>9} \
-             {added:>16} {cold:>17} {:>7} {refused:>7}",
-            report.total_energy().to_string(),
-            above_floor.to_string(),
-            report.total_starts()
-        ));
+    for run in runs {
+        out.push(policy_row(run, bound));
     }
     if let Some(report) = runs.first().map(|run| &run.report) {
         out.push(format!("{:<18} {:>10}", "floor", report.floor.to_string()));
     }
     out
+}
+
+fn policy_row(PolicyRun { policy, report }: &PolicyRun, bound: &EnergyBound) -> String {
+    let energy = report.total_energy();
+    let above_floor = Energy::from_microjoules(energy_above(energy, report.floor));
+    // Parts are in thousandths.
+    let [p50, p90, p99, max] = [500, 900, 990, 1000].map(|part| report.delay_at(part).to_string());
+    let added = format!(
+        "{} {}",
+        report.added,
+        format_percent(report.added.get(), report.elapsed.get())
+    );
+    let cold: TimeSpan = report.cold.iter().copied().sum();
+    let cold = format!("{} in {cold}", report.cold.len());
+    // Stops beyond the budget are refused, and the device stays on.
+    let refused: u64 = report.devices.iter().map(|device| device.refused).sum();
+    format!(
+        "{policy:<18} {:>10} {:>11} {:>12} {p50:>9} {p90:>9} {p99:>9} {max:>9} {added:>16} \
+         {cold:>17} {:>7} {refused:>7}",
+        energy.to_string(),
+        above_floor.to_string(),
+        ratio_to_bound(report, bound),
+        report.total_starts()
+    )
+}
+
+/// Returns the ratios to the bound: of all energy, and of that above the floor.
+fn ratio_to_bound(report: &SimulationReport, bound: &EnergyBound) -> String {
+    let Some(least) = bound.least() else {
+        return "-".into();
+    };
+    let over = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let energy = report.total_energy();
+    format!(
+        "{:.2}, {:.2}",
+        over(energy.get(), least.get()),
+        over(
+            energy_above(energy, report.floor),
+            energy_above(least, report.floor)
+        )
+    )
 }
 
 fn device_lines(scene: &PreparedReplay, run: &PolicyRun) -> Vec<String> {
@@ -249,12 +276,7 @@ pub(super) fn replay_json(
             "unreachable": taken.unreachable,
             "ns": scene.trace.end().get(),
         },
-        "bound": match bound {
-            EnergyBound::Exact(least) => json!({ "least_uj": least.get(), "exact": true }),
-            EnergyBound::Proven { least, feasible } =>
-                json!({ "least_uj": least.get(), "exact": false, "feasible_uj": feasible.get() }),
-            EnergyBound::No(why) => json!({ "none": why }),
-        },
+        "bound": bound_json(bound),
         "runs": runs.iter().map(|run| run_json(scene, run)).collect::<Vec<_>>(),
     })
 }

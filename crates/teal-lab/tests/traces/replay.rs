@@ -228,7 +228,8 @@ fn a_replay_is_told_drawn_and_explained() {
         "hour on laptop",
         "Energy by device and state",
         "at most so long",
-        "Wake-ups so far",
+        "Wake-ups of disks so far",
+        "Wake-ups of links so far",
         "</svg>",
     ] {
         assert!(svg.contains(words), "{words} is not in: {svg}");
@@ -270,12 +271,96 @@ fn the_bound_is_told_for_short_traces_and_no_policy_is_below_it() {
     let file = trace(&world, "short", &text);
     let all = json(&world, &[str(&file), "--profiles", "handheld"]);
     let least = all["bound"]["least_uj"].as_u64().unwrap();
-    assert_eq!(all["bound"]["exact"], true);
+    let feasible = all["bound"]["feasible_uj"].as_u64().unwrap();
+    assert!(least <= feasible, "{}", all["bound"]);
+    let is_reached = feasible <= least + least / 1000;
+    assert_eq!(all["bound"]["exact"], is_reached, "{}", all["bound"]);
+    let told = world
+        .teal(&["lab", "replay", str(&file), "--profiles", "handheld"])
+        .expect_success();
+    assert_eq!(told.contains("exactly"), is_reached, "{told}");
     let runs = all["runs"].as_array().unwrap();
     assert!(
         runs.iter().all(|run| run["uj"].as_u64().unwrap() >= least),
         "{all}"
     );
+}
+
+#[test]
+fn wake_ups_of_links_are_drawn_beside_those_of_disks() {
+    let world = World::without_mounts();
+    let file = trace(&world, "hour", &hour());
+    let picture = world.path("hour.svg");
+    let args = [
+        str(&file),
+        "--profiles",
+        "handheld",
+        "--policy",
+        "time-out=2s",
+    ];
+    let all = json(&world, &args);
+    let devices = all["runs"][0]["devices"].as_array().unwrap();
+    let starts: Vec<u64> = devices
+        .iter()
+        .map(|device| device["starts"].as_u64().unwrap())
+        .collect();
+    assert!(starts.len() == 2 && starts[0] != starts[1], "{starts:?}");
+    world
+        .teal(&[&["lab", "replay"], &args[..], &["--plot", str(&picture)]].concat())
+        .expect_success();
+    let svg = fs::read_to_string(&picture).unwrap();
+    let panels: Vec<&str> = svg.split("Wake-ups of ").skip(1).collect();
+    assert_eq!(panels.len(), 2, "{svg}");
+    // The vertical axis of a picture ends with the most starts of a run.
+    for (panel, (name, starts)) in panels
+        .iter()
+        .zip([("disks", starts[0]), ("links", starts[1])])
+    {
+        assert!(panel.starts_with(name), "{panel}");
+        let most = starts.max(1);
+        assert!(
+            panel.contains(&format!("text-anchor=\"end\">{most}</text>")),
+            "{name} {most}: {panel}"
+        );
+    }
+}
+
+#[test]
+fn a_mark_behind_the_last_event_is_the_end_of_the_day() {
+    let world = World::without_mounts();
+    let text = hour();
+    let last: u64 = text
+        .lines()
+        .last()
+        .and_then(|line| line.split(' ').next()?.parse().ok())
+        .unwrap();
+    let short = trace(&world, "short", &text);
+    let marked = |at: u64| format!("{text}{at} 7 0 mark text=\"off\"\n");
+    let long = trace(&world, "long", &marked(last + 3600));
+    let args = |file| [file, "--profiles", "laptop", "--policy", "time-out=1000s"];
+    let (short, long) = (
+        json(&world, &args(str(&short))),
+        json(&world, &args(str(&long))),
+    );
+    let nanos = |all: &Value| all["trace"]["ns"].as_u64().unwrap();
+    assert_eq!(nanos(&long) - nanos(&short), 3600 * 1_000_000_000);
+    assert_eq!(
+        short["trace"]["events"], long["trace"]["events"],
+        "a mark is no event"
+    );
+    let spent = |all: &Value| all["runs"][0]["uj"].as_u64().unwrap();
+    assert!(spent(&long) > spent(&short), "an hour on costs something");
+    // A mark between events moves nothing.
+    let first = text.lines().take(20).collect::<Vec<_>>().join("\n");
+    let rest = text.lines().skip(20).collect::<Vec<_>>().join("\n");
+    let at = first
+        .lines()
+        .last()
+        .and_then(|line| line.split(' ').next())
+        .unwrap();
+    let within = format!("{first}\n{at} 7 0 mark text=\"lunch\"\n{rest}\n");
+    let within = trace(&world, "within", &within);
+    assert_eq!(json(&world, &args(str(&within))), short);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! 2. Operations that failed in the trace move nothing here.
 //! 3. Changes of a file that is removed before they must be anywhere cost no device more than the
 //!    removal.
+//! 4. A mark behind the last event is the end of the trace.
 
 use super::contents::{ATTRIBUTES, BLOCK, DeviceContents, ReadSource};
 use super::machine::ModelledMachine;
@@ -48,6 +49,8 @@ pub(super) struct EventConverter<'a> {
     events: Vec<sim::MachineEvent>,
     taken: TraceTotals,
     last: Option<Time>,
+    /// Time of the last mark.
+    marked: Time,
 }
 
 fn event_time(event: &TraceEvent) -> Time {
@@ -69,15 +72,17 @@ impl<'a> EventConverter<'a> {
             events: Vec::new(),
             taken: TraceTotals::default(),
             last: None,
+            marked: Time::default(),
         }
     }
 
     /// Takes the next item in.
     pub(super) fn convert_item(&mut self, item: &TraceItem) -> Result<(), ReplayError> {
         match item {
-            TraceItem::Event(event) if !matches!(event.action, Action::Mark { .. }) => {
-                self.convert_event(event)?
+            TraceItem::Event(event) if matches!(event.action, Action::Mark { .. }) => {
+                self.marked = event_time(event);
             }
+            TraceItem::Event(event) => self.convert_event(event)?,
             TraceItem::Dropped(count) => {
                 self.taken.dropped = self.taken.dropped.saturating_add(*count)
             }
@@ -91,12 +96,19 @@ impl<'a> EventConverter<'a> {
         Ok(())
     }
 
-    /// Returns the simulation's trace, which ends with the last event.
-    pub(super) fn finish(self) -> (MachineTrace, TraceTotals) {
-        (
-            MachineTrace::new(self.events, self.last.unwrap_or_default()),
-            self.taken,
-        )
+    /// Returns the simulation's trace, which ends with the last event, or with a mark behind it:
+    /// the machine was on until then.
+    pub(super) fn finish(mut self) -> (MachineTrace, TraceTotals) {
+        let last = self.last.unwrap_or_default();
+        // A mark before the last event ends nothing.
+        let end = last.max(self.marked);
+        // The user has left if nothing came for long enough before the end.
+        if let Some(away) = self.assumptions.away
+            && end.since(last) > away
+        {
+            self.push_presence(last + away, false);
+        }
+        (MachineTrace::new(self.events, end), self.taken)
     }
 
     fn convert_event(&mut self, event: &TraceEvent) -> Result<(), ReplayError> {
@@ -214,20 +226,17 @@ impl<'a> EventConverter<'a> {
     fn note_presence(&mut self, at: Time) {
         let before = self.last.replace(at).unwrap_or_default();
         // A short pause is no absence.
-        let Some(away) = self
-            .assumptions
-            .away
-            .filter(|away| at.since(before) > *away)
-        else {
-            return;
-        };
-        // The user left after the last event, and comes back with this one.
-        let signal = |at, there| sim::MachineEvent {
-            at,
-            action: EventAction::Signal(MachineSignal::Presence(there)),
-        };
-        self.events
-            .extend([signal(before + away, false), signal(at, true)]);
+        if let Some(away) = self.assumptions.away
+            && at.since(before) > away
+        {
+            // The user left after the last event, and comes back with this one.
+            self.push_presence(before + away, false);
+            self.push_presence(at, true);
+        }
+    }
+
+    fn push_presence(&mut self, at: Time, is_there: bool) {
+        self.push_event(at, EventAction::Signal(MachineSignal::Presence(is_there)));
     }
 
     fn push_event(&mut self, at: Time, what: EventAction) {

@@ -18,6 +18,7 @@ use teal_energy::policy::{
     ReadRequest,
 };
 use teal_energy::power::DeviceActivity;
+use teal_energy::profile::StateId;
 use teal_types::{Time, TimeSpan};
 
 /// Selects a decision.
@@ -171,6 +172,30 @@ impl<'a> WatchedPolicy<'a> {
         lines
     }
 
+    /// Explains why a device enters a state. A move to a state of less power pays after the
+    /// break-even time of the round trip.
+    fn explain_move(&self, view: &MachineView<'_>, id: DeviceId, to: StateId) -> String {
+        let device = view.device(id);
+        let power = &device.device.power;
+        let label = self.device_label(id);
+        // A device that is moving is judged by where it goes.
+        let (from, name) = (device.target_state(), power.state_name(to));
+        if power.state_power(to) < power.state_power(from)
+            && let Some(trip) = power.round_trip(from, to)
+            && let Some(pays) = trip.break_even()
+        {
+            let back = power.route(to, from);
+            let start = back.map_or(TimeSpan::ZERO, |route| route.time);
+            return format!(
+                "chosen: {label} goes to {name}, which pays from {pays} on; a start takes {start}"
+            );
+        }
+        format!(
+            "chosen: {label} goes to {name}: what was lost without it, or the policy, wants it \
+             awake"
+        )
+    }
+
     fn explain_actions(
         &self,
         view: &MachineView<'_>,
@@ -183,25 +208,11 @@ impl<'a> WatchedPolicy<'a> {
             None => "time has passed, or something was done".into(),
         }];
         for (id, device) in view.devices_with_ids() {
-            let idle = device
-                .idle_time(view.now)
-                .map_or("wanted".to_owned(), |idle| format!("idle for {idle}"));
-            let queue = device.oldest.map_or("nothing queued".to_owned(), |oldest| {
-                format!(
-                    "{} bytes queued for up to {}",
-                    device.queued,
-                    view.now.since(oldest)
-                )
-            });
-            let may = if device.may_stop {
-                ""
-            } else {
-                ", no token for a stop"
-            };
             lines.push(format!(
-                "  {:<28} {}, {idle}, {queue}{may}",
+                "  {:<28} {}, {}",
                 self.device_label(id),
-                format_state(view, device)
+                format_state(view, device),
+                describe_work(view, device)
             ));
         }
         // Each action gets a line with its reason.
@@ -211,35 +222,7 @@ impl<'a> WatchedPolicy<'a> {
                     "chosen: write the queue of {}, for {trigger:?}",
                     self.device_label(id)
                 ),
-                PolicyAction::Enter(id, to) => {
-                    let device = view.device(id);
-                    let power = &device.device.power;
-                    // A move to a state of less power pays after the break-even time of the round
-                    // trip.
-                    let (from, name) = (device.target_state(), power.state_name(to));
-                    let pays = power
-                        .round_trip(from, to)
-                        .and_then(|trip| trip.break_even());
-                    match (
-                        power.serves(from),
-                        power.state_power(to) < power.state_power(from),
-                        pays,
-                    ) {
-                        (_, true, Some(pays)) => format!(
-                            "chosen: {} goes to {name}, which pays from {pays} on; a start takes \
-                             {}",
-                            self.device_label(id),
-                            power
-                                .route(to, from)
-                                .map_or(TimeSpan::ZERO, |route| route.time)
-                        ),
-                        _ => format!(
-                            "chosen: {} goes to {name}: what was lost without it, or the policy, \
-                             wants it awake",
-                            self.device_label(id)
-                        ),
-                    }
-                }
+                PolicyAction::Enter(id, to) => self.explain_move(view, id, to),
             });
         }
         lines
@@ -252,6 +235,29 @@ fn format_cost(billionths: u128) -> String {
         billionths / 1_000_000_000,
         billionths / 1000 % 1_000_000
     )
+}
+
+/// Describes what keeps a device from resting: how long it has been idle, what is queued for
+/// it, and whether it may stop.
+fn describe_work(view: &MachineView<'_>, device: &DeviceView<'_>) -> String {
+    let idle = match device.idle_time(view.now) {
+        Some(idle) => format!("idle for {idle}"),
+        None => "wanted".to_owned(),
+    };
+    let queue = match device.oldest {
+        Some(oldest) => format!(
+            "{} bytes queued for up to {}",
+            device.queued,
+            view.now.since(oldest)
+        ),
+        None => "nothing queued".to_owned(),
+    };
+    let may = if device.may_stop {
+        ""
+    } else {
+        ", no token for a stop"
+    };
+    format!("{idle}, {queue}{may}")
 }
 
 fn format_state(view: &MachineView<'_>, device: &DeviceView<'_>) -> String {

@@ -6,7 +6,8 @@
 
 use super::{EnergyBound, ModelledMachine, PolicyRun};
 use std::fmt::Write as _;
-use teal_types::{Energy, TimeSpan};
+use teal_energy::profile::DeviceKind;
+use teal_types::{Energy, Time, TimeSpan};
 
 const WIDTH: f64 = 1080.0;
 const LEFT: f64 = 150.0;
@@ -32,7 +33,8 @@ pub fn render_svg(
 ) -> String {
     // Bars grow with the number of policies; the other panels have a fixed height.
     let bars = BAR * runs.len() as f64 + 90.0;
-    let height = 50.0 + bars + 2.0 * PANEL + 40.0;
+    let wakeups = WakeupPanel::for_machine(machine);
+    let height = 50.0 + bars + (1 + wakeups.len()) as f64 * PANEL + 40.0;
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -59,7 +61,11 @@ pub fn render_svg(
     );
     draw_energy(&mut out, 50.0, machine, runs, bound);
     draw_delays(&mut out, 50.0 + bars, runs);
-    draw_wakeups(&mut out, 50.0 + bars + PANEL, runs);
+    let mut top = 50.0 + bars + PANEL;
+    for panel in &wakeups {
+        draw_wakeups(&mut out, top, panel, runs);
+        top += PANEL;
+    }
     out.push_str("</svg>\n");
     out
 }
@@ -208,8 +214,8 @@ fn draw_energy_limits(
     if let Some(floor) = floor {
         draw_limit(floor, "black", "floor", bottom + 14.0);
     }
-    if let EnergyBound::Exact(least) | EnergyBound::Proven { least, .. } = bound {
-        draw_limit(*least, "red", "bound", bottom + 28.0);
+    if let Some(least) = bound.least() {
+        draw_limit(least, "red", "bound", bottom + 28.0);
     }
 }
 
@@ -307,13 +313,57 @@ fn draw_delays(out: &mut String, top: f64, runs: &[PolicyRun]) {
     draw_legend(out, top, runs);
 }
 
-/// The axes of the picture of wake-ups, which end with the largest value of any policy.
+/// A picture of wake-ups. Those of a radio wear nothing out and cost little; so they are not added
+/// to those of disks.
+struct WakeupPanel {
+    title: &'static str,
+    /// Places of the devices in the machine.
+    devices: Vec<usize>,
+}
+
+impl WakeupPanel {
+    /// Returns the pictures that a machine needs: of its disks, and of its links.
+    fn for_machine(machine: &ModelledMachine) -> Vec<Self> {
+        // Flash has starts like a disk, and belongs to the devices that store.
+        let (mut disks, mut links) = (Vec::new(), Vec::new());
+        for (at, part) in machine.parts.iter().enumerate() {
+            if part.device.kind == DeviceKind::Link {
+                links.push(at);
+            } else {
+                disks.push(at);
+            }
+        }
+        let mut panels = Vec::new();
+        for (title, devices) in [
+            ("Wake-ups of disks so far", disks),
+            ("Wake-ups of links so far", links),
+        ] {
+            if !devices.is_empty() {
+                panels.push(Self { title, devices });
+            }
+        }
+        panels
+    }
+
+    /// Returns the times of the wake-ups of its devices in a run, in order.
+    fn wakeup_times(&self, run: &PolicyRun) -> Vec<Time> {
+        // Wake-ups of several devices are one series: each step is a wake-up of any.
+        let mut times = Vec::new();
+        for at in &self.devices {
+            times.extend_from_slice(&run.report.devices[*at].started);
+        }
+        times.sort_unstable();
+        times
+    }
+}
+
+/// The axes of a picture of wake-ups, which end with the largest value of any policy.
 struct WakeupAxes {
     /// The heights of no wake-up and of the most.
     base: f64,
     high: f64,
     elapsed: TimeSpan,
-    starts: u64,
+    starts: usize,
 }
 
 impl WakeupAxes {
@@ -342,13 +392,8 @@ impl WakeupAxes {
         draw_text(out, LEFT - 6.0, top, "end", &self.starts.to_string());
     }
 
-    /// Returns the wake-ups of all devices of a run as a staircase.
-    fn staircase(&self, run: &PolicyRun) -> Vec<(f64, f64)> {
-        let mut times = Vec::new();
-        for device in &run.report.devices {
-            times.extend_from_slice(&device.started);
-        }
-        times.sort_unstable();
+    /// Returns the wake-ups of a run as a staircase that ends with the run.
+    fn staircase(&self, times: &[Time], elapsed: TimeSpan) -> Vec<(f64, f64)> {
         // A long series is thinned: the steps would be too fine to see.
         let every = times.len().div_ceil(STEPS).max(1);
         let mut points = vec![(LEFT, self.base)];
@@ -358,25 +403,32 @@ impl WakeupAxes {
             points.push((x, self.count_height(count)));
             points.push((x, self.count_height((count + every).min(times.len()))));
         }
-        let end = self.time_position(run.report.elapsed.get());
+        let end = self.time_position(elapsed.get());
         points.push((end, self.count_height(times.len())));
         points
     }
 }
 
-fn draw_wakeups(out: &mut String, top: f64, runs: &[PolicyRun]) {
-    let (base, high) = draw_frame(out, top, "Wake-ups so far");
-    let elapsed = runs.iter().map(|run| run.report.elapsed).max();
-    let starts = runs.iter().map(|run| run.report.total_starts()).max();
-    let axes = WakeupAxes {
+fn draw_wakeups(out: &mut String, top: f64, panel: &WakeupPanel, runs: &[PolicyRun]) {
+    let (base, high) = draw_frame(out, top, panel.title);
+    let mut axes = WakeupAxes {
         base,
         high,
-        elapsed: elapsed.unwrap_or_default(),
-        starts: starts.unwrap_or(0).max(1),
+        elapsed: TimeSpan::ZERO,
+        starts: 1,
     };
+    // The largest run of all fills the picture.
+    let mut all_times = Vec::new();
+    for run in runs {
+        let times = panel.wakeup_times(run);
+        axes.elapsed = axes.elapsed.max(run.report.elapsed);
+        axes.starts = axes.starts.max(times.len());
+        all_times.push(times);
+    }
     axes.draw_labels(out);
-    for (n, run) in runs.iter().enumerate() {
-        draw_line(out, &axes.staircase(run), COLOURS[n % COLOURS.len()]);
+    for (n, (run, times)) in runs.iter().zip(&all_times).enumerate() {
+        let points = axes.staircase(times, run.report.elapsed);
+        draw_line(out, &points, COLOURS[n % COLOURS.len()]);
     }
     draw_legend(out, top, runs);
 }

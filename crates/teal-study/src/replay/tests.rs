@@ -235,7 +235,7 @@ fn a_decision_is_explained_and_watching_changes_nothing() {
 }
 
 #[test]
-fn the_bound_is_below_every_policy_and_exact_for_short_traces() {
+fn the_bound_is_below_every_policy_and_exact_only_if_a_schedule_reaches_it() {
     let text: String = (1..40)
         .map(|n| {
             format!(
@@ -260,13 +260,26 @@ fn the_bound_is_below_every_policy_and_exact_for_short_traces() {
         .map(teal_energy::sim::SimulationReport::total_energy)
         .collect();
     let least = *spent.iter().min().unwrap();
-    let EnergyBound::Exact(exact) = scene.energy_bound(&late, 200, 10) else {
+    let bound = scene.energy_bound(&late, 200, 10);
+    let EnergyBound::Proven {
+        least: proven,
+        feasible: Some(feasible),
+    } = bound
+    else {
         panic!("two devices, {:?}", scene.trace.events().len())
     };
     assert!(
-        exact <= least && exact.get() * 2 > least.get(),
-        "{exact} {spent:?}"
+        proven <= least && proven.get() * 2 > least.get(),
+        "{proven} {spent:?}"
     );
+    assert!(proven <= feasible, "{proven} {feasible}");
+    let exact = |feasible| {
+        let least = Energy::from_microjoules(1_000_000);
+        EnergyBound::Proven { least, feasible }.is_exact()
+    };
+    assert!(exact(Some(Energy::from_microjoules(1_001_000))));
+    assert!(!exact(Some(Energy::from_microjoules(1_001_001))));
+    assert!(!exact(None), "nothing is known to reach it");
     assert!(matches!(
         scene.energy_bound(&late, 10, 10),
         EnergyBound::No(_)
@@ -275,7 +288,7 @@ fn the_bound_is_below_every_policy_and_exact_for_short_traces() {
         "a <day>",
         &scene.machine,
         &[scene.run(&NamedPolicy::Teal)],
-        &EnergyBound::Exact(exact),
+        &bound,
     );
     assert!(
         svg.contains("a &lt;day&gt; on handheld") && svg.contains("modelled by ibm-microdrive-1gb"),
