@@ -41,9 +41,8 @@ use anyhow::{Context, Result, bail};
 use bench::{MARK, MatrixBench};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use teal_rig::ownership::{self, ResultsOwnership};
-use teal_study::matrix::Matrix;
+use teal_study::matrix::{CellRun, Matrix};
 
 /// Runs the command.
 pub(crate) fn run_matrix(args: &MatrixArgs) -> Result<ExitCode> {
@@ -77,23 +76,31 @@ pub(crate) fn run_matrix(args: &MatrixArgs) -> Result<ExitCode> {
     }
     // The report is made even after an interruption: it tells what is known so far.
     bench.write_report(&runs)?;
-    if bench.ended.load(Ordering::Relaxed) {
+    if bench.is_interrupted() {
         bail!(
             "interrupted after {} runs; the same command goes on",
             runs.len()
         );
     }
-    let failures = bench.unresolved_failures(&runs)?;
-    if !args.kept.only_report && !failures.is_empty() {
-        let lines: Vec<String> = failures
-            .iter()
-            .map(|of| format!("{}: {}", of.names.join(", "), of.why))
-            .collect();
-        bail!(
-            "{} cells failed, and the same command tries them again: {}",
-            failures.len(),
-            lines.join("; ")
-        );
+    if !args.kept.only_report {
+        check_failures(&bench, &runs)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the command with an error if cells have failed, and names them.
+fn check_failures(bench: &MatrixBench, runs: &[CellRun]) -> Result<()> {
+    let failures = bench.unresolved_failures(runs)?;
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let mut lines = Vec::new();
+    for of in &failures {
+        lines.push(format!("{}: {}", of.names.join(", "), of.why));
+    }
+    bail!(
+        "{} cells failed, and the same command tries them again: {}",
+        failures.len(),
+        lines.join("; ")
+    );
 }

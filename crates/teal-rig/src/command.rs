@@ -1,21 +1,38 @@
 //! Runs programs: those that make and mount file systems, the program teal, and this one.
+//!
+//! # Guarantees
+//! 1. A program that runs for this one is in a process group of its own. Ctrl-C at a terminal is
+//!    for this program alone, which ends what it has begun.
 
 use crate::path_context::PathContext as _;
 use anyhow::{Result, bail};
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use teal_command::program;
+
+/// Runs a program to its end, in a process group of its own, and returns what it has printed.
+///
+/// # Errors
+/// Returns an error if it cannot be started.
+pub fn program_output<S: AsRef<OsStr>>(
+    program: impl AsRef<OsStr>,
+    args: &[S],
+) -> std::io::Result<Output> {
+    Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .output()
+}
 
 /// Runs a program and returns its standard output.
 ///
 /// # Errors
 /// Returns an error if it cannot be started, or if it fails; the error holds its standard error.
 pub fn run_program(program: &Path, args: &[&str]) -> Result<String> {
-    let said = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output();
-    let said = said.at_path(program)?;
+    let said = program_output(program, args).at_path(program)?;
     // Programs tell their reason on standard error, often over several lines.
     if !said.status.success() {
         let words = String::from_utf8_lossy(&said.stderr);

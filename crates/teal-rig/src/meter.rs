@@ -5,10 +5,10 @@
 //! 2. Its thread ends when the watch is over, whatever has happened. A failed reading is reported
 //!    then, and no joules are made up.
 
+use crate::command::program_output;
 use crate::path_context::PathContext as _;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -132,11 +132,7 @@ impl MeterSource {
                     bail!("no command")
                 };
                 // The program prints one number each time it is called.
-                let said = Command::new(program)
-                    .args(args)
-                    .stdin(Stdio::null())
-                    .output();
-                let said = said.with_context(|| program.clone())?;
+                let said = program_output(program, args).with_context(|| program.clone())?;
                 let text = String::from_utf8_lossy(&said.stdout);
                 let watts = text
                     .trim()

@@ -6,7 +6,6 @@
 
 use super::bench::MatrixBench;
 use anyhow::{Result, bail};
-use std::sync::atomic::Ordering;
 use teal_command::profile::shipped_profile;
 use teal_emulator::EmulationSetup;
 use teal_rig::guest;
@@ -54,20 +53,22 @@ impl MatrixBench {
 
     /// Tries all file systems that have no run yet.
     pub(super) fn try_all(&self, runs: &[CellRun]) -> Result<()> {
-        let fresh = self
-            .matrix
-            .systems
-            .iter()
-            .filter(|system| !runs.iter().any(|run| run.system == system.name));
         // All failures are collected, so that the user can mend them together.
         let mut wrong = Vec::new();
-        for system in fresh {
-            if self.ended.load(Ordering::Relaxed) {
+        for system in &self.matrix.systems {
+            if runs.iter().any(|run| run.system == system.name) {
+                continue;
+            }
+            if self.is_interrupted() {
                 return Ok(());
             }
             if let Err(error) = self.try_out(system) {
                 wrong.push(format!("{}: {error:#}", system.name));
             }
+        }
+        // What failed may have failed of the interruption.
+        if self.is_interrupted() {
+            return Ok(());
         }
         match wrong.len() {
             0 => Ok(()),

@@ -78,11 +78,10 @@ impl MatrixBench {
         scripts::keep_scripts(&self.results, &self.matrix, &self.sources, !runs.is_empty())?;
         let guest = self.guest_kernel()?;
         // An interrupted look into the guest tells nothing worth keeping.
-        if self.ended.load(Ordering::Relaxed) {
-            Ok(())
-        } else {
-            versions::keep_versions(&self.results, &self.matrix, guest)
+        if self.is_interrupted() {
+            return Ok(());
         }
+        versions::keep_versions(&self.results, &self.matrix, guest)
     }
 
     /// Ends after the run in progress when the program is told to end.
@@ -106,28 +105,39 @@ impl MatrixBench {
                 .with_context(|| format!("system {}", system.name))?;
         }
         // A dry run may be made while the meter is in use.
-        if let Some(of) = self.matrix.meter.as_ref().filter(|_| touches) {
+        if let Some(of) = &self.matrix.meter
+            && touches
+        {
             PowerMeter::open(of)?;
         }
         let here = (0..self.matrix.systems.len()).any(|system| !self.in_guest(system));
-        if let Some(wanted) = self.matrix.runs.memory.filter(|_| here) {
+        if let Some(wanted) = self.matrix.runs.memory
+            && here
+        {
             memory_limit::check_limit(wanted)?;
         }
-        if let (Some(erase), None) = (erase, &self.matrix.device.path) {
-            bail!(
-                "--erase {}: this is on a modelled disk, and no device is erased; leave it out",
-                erase.display()
-            );
-        }
-        if let Some(path) = &self.matrix.device.path {
-            testbed::check_device(Path::new(path))?;
-            // The user repeats the device's name, so that a typing error costs no data.
-            if touches && erase != Some(Path::new(path)) {
-                bail!("everything on {path} will be lost: say --erase {path} if that is meant");
-            }
-        }
+        self.check_erasure(erase, touches)?;
         room::check_room(self)?;
         self.check_disk()
+    }
+
+    /// Checks that the user has repeated the name of a real device that will be erased, so that a
+    /// typing error costs no data.
+    fn check_erasure(&self, erase: Option<&Path>, touches: bool) -> Result<()> {
+        let Some(path) = &self.matrix.device.path else {
+            if let Some(erase) = erase {
+                bail!(
+                    "--erase {}: this is on a modelled disk, and no device is erased; leave it out",
+                    erase.display()
+                );
+            }
+            return Ok(());
+        };
+        testbed::check_device(Path::new(path))?;
+        if touches && erase != Some(Path::new(path)) {
+            bail!("everything on {path} will be lost: say --erase {path} if that is meant");
+        }
+        Ok(())
     }
 
     pub(super) fn run_options(
@@ -200,57 +210,29 @@ impl MatrixBench {
         let _ = std::fs::remove_file(self.results.join(FAILED));
         let mut failed = BTreeSet::new();
         for block in 0..self.matrix.runs.most {
-            let findings = || {
-                Ok::<_, anyhow::Error>(MatrixFindings::from_runs_and_failures(
-                    &self.matrix,
-                    runs,
-                    &self.unresolved_failures(runs)?,
-                ))
-            };
             // One block less is not enough to judge by.
-            if block >= self.matrix.runs.least && is_settled(&self.matrix, &findings()?) {
+            if block >= self.matrix.runs.least && self.is_decided(runs)? {
                 say!(
                     "every interval is within {:.1} % of its mean",
                     self.matrix.runs.within * 100.0
                 );
                 return Ok(());
             }
-            // A resumed block runs only the cells that it lacks.
-            let is_open = |cell: &MatrixCell| {
-                !failed.contains(cell) && self.find_run(runs, block, *cell).is_none()
-            };
-            let cells: Vec<MatrixCell> = self
-                .matrix
-                .cells_in_block(block)
-                .into_iter()
-                .filter(is_open)
-                .collect();
+            let cells = self.open_cells(block, runs, &failed);
             for (at, cell) in cells.iter().enumerate() {
-                if self.ended.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-                let run = match self.run_and_keep(&mut file, *cell, block) {
-                    Ok(Some(run)) => run,
-                    Ok(None) => return Ok(()),
-                    // A cell that fails ends no other, and is not tried again by this command.
-                    Err(error) => {
-                        say!(
-                            "block {block}, {} of {}: failed: {error:#}",
-                            at + 1,
-                            cells.len()
-                        );
-                        self.keep_failure(*cell, block, &error)?;
-                        failed.insert(*cell);
-                        continue;
+                let place = format!("block {block}, {} of {}", at + 1, cells.len());
+                match self.run_cell(&mut file, *cell, block)? {
+                    CellEnd::Measured(run) => {
+                        say!("{place}: {}", self.run_line(&run));
+                        runs.push(*run);
                     }
-                };
-                say!(
-                    "block {block}, {} of {}: {}",
-                    at + 1,
-                    cells.len(),
-                    self.run_line(&run)
-                );
-                runs.push(run);
+                    // A cell that fails ends no other, and is not tried again by this command.
+                    CellEnd::Failed(error) => {
+                        say!("{place}: failed: {error:#}");
+                        failed.insert(*cell);
+                    }
+                    CellEnd::Interrupted => return Ok(()),
+                }
             }
             if !cells.is_empty() {
                 // The report follows each block, so that it can be read while the runs go on.
@@ -259,4 +241,53 @@ impl MatrixBench {
         }
         Ok(())
     }
+
+    /// Returns whether the runs so far are enough to judge by.
+    fn is_decided(&self, runs: &[CellRun]) -> Result<bool> {
+        let failures = self.unresolved_failures(runs)?;
+        let findings = MatrixFindings::from_runs_and_failures(&self.matrix, runs, &failures);
+        Ok(is_settled(&self.matrix, &findings))
+    }
+
+    /// Returns the cells of a block that are still to be run: a resumed block runs only those that
+    /// it lacks.
+    fn open_cells(
+        &self,
+        block: u32,
+        runs: &[CellRun],
+        failed: &BTreeSet<MatrixCell>,
+    ) -> Vec<MatrixCell> {
+        let mut cells = self.matrix.cells_in_block(block);
+        cells.retain(|cell| !failed.contains(cell) && self.find_run(runs, block, *cell).is_none());
+        cells
+    }
+
+    /// Runs a cell, and keeps its run or its failure. What fails after the program was told to end
+    /// may have failed of that, so it is no result.
+    fn run_cell(&self, kept: &mut File, cell: MatrixCell, block: u32) -> Result<CellEnd> {
+        if self.is_interrupted() {
+            return Ok(CellEnd::Interrupted);
+        }
+        match self.run_and_keep(kept, cell, block) {
+            Ok(Some(run)) => Ok(CellEnd::Measured(Box::new(run))),
+            Ok(None) => Ok(CellEnd::Interrupted),
+            Err(_) if self.is_interrupted() => Ok(CellEnd::Interrupted),
+            Err(error) => {
+                self.keep_failure(cell, block, &error)?;
+                Ok(CellEnd::Failed(error))
+            }
+        }
+    }
+
+    /// Returns whether this program was told to end.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// Says how the run of a cell came to its end.
+enum CellEnd {
+    Measured(Box<CellRun>),
+    Failed(anyhow::Error),
+    Interrupted,
 }

@@ -21,9 +21,9 @@ use advice::NOTHING;
 use anyhow::{Result, bail};
 use candidates::candidate_matrix;
 use replay::replay_searches;
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use teal_command::paths;
 use teal_command::say::say;
@@ -34,7 +34,7 @@ use teal_study::matrix::tune::{
     MeasureAnswer, RunFigures, SearchLimits, SearchResult, TuneCandidate, TuneGoal, search_best,
 };
 use teal_study::matrix::{
-    CellRun, FileSystemSetup, Matrix, RunRules, combine_options, pair_features,
+    CellRun, FileSystemSetup, Matrix, MatrixCell, combine_options, pair_features,
 };
 
 fn to_goal(of: AimArg) -> TuneGoal {
@@ -74,30 +74,7 @@ pub(crate) fn run_tune(args: &TuneArgs) -> Result<ExitCode> {
     if kept.only_report && !bench.results.join(MARK).exists() {
         bail!("{} has no runs to report on", bench.results.display());
     }
-    // The search cannot measure a candidate that cannot be mounted.
-    bench.drop_unavailable()?;
-    if bench.ended.load(Ordering::Relaxed) {
-        bail!("interrupted before the first run; the same command begins anew");
-    }
-    // Combinations come last, so that the places of single file systems stay.
-    let single = bench.matrix.systems.len();
-    bench
-        .matrix
-        .systems
-        .extend(combine_options(&bench.matrix.systems));
-    let text = bench.matrix.to_toml();
-    let mut runs = bench.open_results(&text)?;
-    if !kept.only_report {
-        bench.prepare_runs(&runs)?;
-    }
-    let found = bench.search_candidates(args, began, single, &mut runs)?;
-    bench.report_advice(&found)?;
-    if bench.ended.load(Ordering::Relaxed) {
-        bail!(
-            "interrupted after {} runs; the same command goes on",
-            runs.len()
-        );
-    }
+    let found = bench.search_and_report(args, kept.only_report, began)?;
     if found.best.is_none() {
         bail!("{NOTHING}");
     }
@@ -119,11 +96,12 @@ impl MatrixBench {
         }
         let mut fine = Vec::new();
         for system in std::mem::take(&mut self.matrix.systems) {
-            if self.ended.load(Ordering::Relaxed) {
+            if self.is_interrupted() {
                 return Ok(());
             }
             match self.try_out(&system) {
                 Ok(()) => fine.push(system),
+                Err(_) if self.is_interrupted() => return Ok(()),
                 Err(error) => say!("left out: {}: {error:#}", system.name),
             }
         }
@@ -146,6 +124,74 @@ impl MatrixBench {
         std::fs::write(&path, page).at_path(&path)
     }
 
+    /// Finds the candidates, searches among them, and reports the result.
+    fn search_and_report(
+        &mut self,
+        args: &TuneArgs,
+        only_report: bool,
+        began: Duration,
+    ) -> Result<SearchResult> {
+        // The search cannot measure a candidate that cannot be mounted.
+        self.drop_unavailable()?;
+        if self.is_interrupted() {
+            bail!("interrupted before the first run; the same command begins anew");
+        }
+        // Combinations come last, so that the places of single file systems stay.
+        let single = self.matrix.systems.len();
+        self.matrix
+            .systems
+            .extend(combine_options(&self.matrix.systems));
+        let mut runs = self.open_results(&self.matrix.to_toml())?;
+        if !only_report {
+            self.check_budget(args, single, &runs, began)?;
+            self.prepare_runs(&runs)?;
+        }
+        let found = self.search_candidates(args, began, single, &mut runs)?;
+        self.report_advice(&found)?;
+        if self.is_interrupted() {
+            bail!(
+                "interrupted after {} runs; the same command goes on",
+                runs.len()
+            );
+        }
+        Ok(found)
+    }
+
+    /// Refuses a budget in which not even the first block can be run. Runs with a number of
+    /// operations may end at any time, so only those of a fixed length are looked at.
+    fn check_budget(
+        &self,
+        args: &TuneArgs,
+        single: usize,
+        runs: &[CellRun],
+        began: Duration,
+    ) -> Result<()> {
+        if args.operations.is_some() {
+            return Ok(());
+        }
+        // Runs of an earlier command cost nothing again.
+        let mut missing = 0;
+        for cell in self.matrix.cells() {
+            if cell.system < single && self.find_run(runs, 0, cell).is_none() {
+                missing += 1;
+            }
+        }
+        let spent = SystemClock.monotonic_time().saturating_sub(began);
+        let block = Duration::from_secs(missing * self.matrix.runs.seconds);
+        if spent + block <= args.budget {
+            return Ok(());
+        }
+        bail!(
+            "--budget is {} s, of which {} s were spent on trying the candidates, and one block \
+             takes {} s at least ({missing} runs of {} s): say a longer --budget, fewer \
+             candidates (--space), or shorter runs (--seconds)",
+            args.budget.as_secs(),
+            spent.as_secs(),
+            block.as_secs(),
+            self.matrix.runs.seconds
+        );
+    }
+
     /// Searches; the first `single` file systems are no combinations.
     fn search_candidates(
         &self,
@@ -154,54 +200,28 @@ impl MatrixBench {
         single: usize,
         runs: &mut Vec<CellRun>,
     ) -> Result<SearchResult> {
-        let only_report = args.kept.as_ref().is_some_and(|kept| kept.only_report);
-        let cells = self.matrix.cells();
         let candidates = self.list_candidates(single);
-        debug_assert_eq!(candidates.len(), cells.len(), "each cell is a candidate");
-        let mut is_tried = vec![false; self.matrix.systems.len()];
-        let (clock, mut file) = (SystemClock, self.runs_file()?);
-        // The longest run so far, with its preparation. Earlier commands have had their own budget.
-        let RunRules { seconds, .. } = self.matrix.runs;
-        let mut longest = Duration::from_secs(if args.operations.is_none() {
-            seconds
-        } else {
-            0
-        });
-        let mut measure = |at: usize, block: u32| -> Result<MeasureAnswer> {
-            // Kept runs are replayed to the search, which then goes on where it was.
-            if let Some(run) = self.find_run(runs, block, cells[at]) {
-                is_tried[cells[at].system] = true;
-                return Ok(MeasureAnswer::Run(run_figures(run)));
-            }
-            let spent = clock.monotonic_time().saturating_sub(began);
-            // A run that would exceed the budget is not begun.
-            if only_report || self.ended.load(Ordering::Relaxed) || spent + longest > args.budget {
-                return Ok(MeasureAnswer::Stop);
-            }
-            let system = &self.matrix.systems[cells[at].system];
-            // A combination is tried before its first run, because many are impossible.
-            let is_known = std::mem::replace(&mut is_tried[cells[at].system], true);
-            if candidates[at].is_proposal
-                && !is_known
-                && let Err(error) = self.try_out(system)
-            {
-                say!("left out: {}: {error:#}", system.name);
-                return Ok(MeasureAnswer::Impossible);
-            }
-            let run = match self.run_and_keep(&mut file, cells[at], block) {
-                Ok(Some(run)) => run,
-                Ok(None) => return Ok(MeasureAnswer::Stop),
-                Err(error) => {
-                    say!("left out: {error:#}");
-                    return Ok(MeasureAnswer::Impossible);
-                }
-            };
-            longest = longest.max(clock.monotonic_time().saturating_sub(began + spent));
-            say!("block {block}: {}", self.run_line(&run));
-            let shown = run_figures(&run);
-            runs.push(run);
-            Ok(MeasureAnswer::Run(shown))
+        let seconds = match args.operations {
+            None => self.matrix.runs.seconds,
+            Some(_) => 0,
         };
+        let mut search = CandidateSearch {
+            bench: self,
+            cells: self.matrix.cells(),
+            candidates: &candidates,
+            runs,
+            file: self.runs_file()?,
+            is_tried: vec![false; self.matrix.systems.len()],
+            may_run: args.kept.as_ref().is_none_or(|kept| !kept.only_report),
+            began,
+            budget: args.budget,
+            longest: Duration::from_secs(seconds),
+        };
+        debug_assert_eq!(
+            candidates.len(),
+            search.cells.len(),
+            "each cell is a candidate"
+        );
         let limits = SearchLimits {
             blocks: args.blocks,
             runs: usize::MAX,
@@ -212,7 +232,7 @@ impl MatrixBench {
             to_goal(args.aim),
             limits,
             args.seed,
-            &mut measure,
+            &mut |at, block| search.measure_candidate(at, block),
         )
     }
 
@@ -228,16 +248,89 @@ impl MatrixBench {
             single <= systems.len(),
             "combinations come behind single systems"
         );
-        let pairs: Vec<(&FileSystemSetup, &str)> = cells
-            .iter()
-            .map(|cell| (&systems[cell.system], &*schedulers.names[cell.scheduler]))
-            .collect();
-        let of = pair_features(&pairs).into_iter().zip(&cells);
-        of.map(|(features, cell)| TuneCandidate {
-            features,
-            is_proposal: cell.system >= single,
-        })
-        .collect()
+        let mut pairs: Vec<(&FileSystemSetup, &str)> = Vec::new();
+        for cell in &cells {
+            pairs.push((&systems[cell.system], &*schedulers.names[cell.scheduler]));
+        }
+        let mut candidates = Vec::new();
+        for (features, cell) in pair_features(&pairs).into_iter().zip(&cells) {
+            candidates.push(TuneCandidate {
+                features,
+                is_proposal: cell.system >= single,
+            });
+        }
+        candidates
+    }
+}
+
+/// Measures candidates for the search, within its budget.
+struct CandidateSearch<'a> {
+    bench: &'a MatrixBench,
+    cells: Vec<MatrixCell>,
+    candidates: &'a [TuneCandidate],
+    runs: &'a mut Vec<CellRun>,
+    file: File,
+    /// By file system, whether it is known that it can be had.
+    is_tried: Vec<bool>,
+    /// Is false when only the runs of an earlier command are wanted.
+    may_run: bool,
+    began: Duration,
+    budget: Duration,
+    /// The longest run so far, with its preparation. Earlier commands have had their own budget.
+    longest: Duration,
+}
+
+impl CandidateSearch<'_> {
+    fn measure_candidate(&mut self, at: usize, block: u32) -> Result<MeasureAnswer> {
+        let cell = self.cells[at];
+        // Kept runs are replayed to the search, which then goes on where it was.
+        if let Some(run) = self.bench.find_run(self.runs, block, cell) {
+            self.is_tried[cell.system] = true;
+            return Ok(MeasureAnswer::Run(run_figures(run)));
+        }
+        let spent = SystemClock.monotonic_time().saturating_sub(self.began);
+        // A run that would exceed the budget is not begun.
+        if !self.may_run || self.bench.is_interrupted() || spent + self.longest > self.budget {
+            return Ok(MeasureAnswer::Stop);
+        }
+        if let Some(error) = self.try_combination(at) {
+            return Ok(self.leave_out(&self.bench.matrix.systems[cell.system].name, &error));
+        }
+        let run = match self.bench.run_and_keep(&mut self.file, cell, block) {
+            Ok(Some(run)) => run,
+            Ok(None) => return Ok(MeasureAnswer::Stop),
+            Err(error) => return Ok(self.leave_out("", &error)),
+        };
+        let took = SystemClock
+            .monotonic_time()
+            .saturating_sub(self.began + spent);
+        self.longest = self.longest.max(took);
+        say!("block {block}: {}", self.bench.run_line(&run));
+        let figures = run_figures(&run);
+        self.runs.push(run);
+        Ok(MeasureAnswer::Run(figures))
+    }
+
+    /// Tries a combination of options before its first run, because many are impossible; returns
+    /// why it is.
+    fn try_combination(&mut self, at: usize) -> Option<anyhow::Error> {
+        let system = self.cells[at].system;
+        let is_known = std::mem::replace(&mut self.is_tried[system], true);
+        if is_known || !self.candidates[at].is_proposal {
+            return None;
+        }
+        self.bench.try_out(&self.bench.matrix.systems[system]).err()
+    }
+
+    /// Leaves a candidate out that failed. What fails after the program was told to end may have
+    /// failed of that, so it is no result.
+    fn leave_out(&self, name: &str, error: &anyhow::Error) -> MeasureAnswer {
+        if self.bench.is_interrupted() {
+            return MeasureAnswer::Stop;
+        }
+        let colon = if name.is_empty() { "" } else { ": " };
+        say!("left out: {name}{colon}{error:#}");
+        MeasureAnswer::Impossible
     }
 }
 

@@ -9,8 +9,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use teal_rig::command::find_program;
+use teal_rig::command::{find_program, program_output};
 use teal_rig::path_context::PathContext as _;
 use teal_study::matrix::{FileSystemKind, Matrix};
 
@@ -79,11 +78,7 @@ fn machine_line() -> String {
 fn mkfs_version(kind: FileSystemKind) -> Option<String> {
     debug_assert!(!kind.is_ours(), "teal has the version of this program");
     let program = find_program(&format!("mkfs.{}", kind.name()))?;
-    let said = Command::new(program)
-        .arg("-V")
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
+    let said = program_output(program, &["-V"]).ok()?;
     let lines = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let line = lines
         .iter()

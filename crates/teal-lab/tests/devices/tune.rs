@@ -140,6 +140,51 @@ fn a_search_prints_the_commands_of_the_best_and_goes_on_where_it_was() {
     );
 }
 
+#[test]
+fn a_budget_too_short_for_one_block_is_refused_before_the_first_run() {
+    let test = "a_budget_too_short_for_one_block_is_refused_before_the_first_run";
+    if !has_loop_devices(test) {
+        return;
+    }
+    let Some(world) = World::new(test) else {
+        return;
+    };
+    let (space, results) = (world.path("space.toml"), world.path("results"));
+    fs::write(&space, SPACE).unwrap();
+    let said = world
+        .teal(&[
+            "lab",
+            "tune",
+            "--workload",
+            "mail",
+            "--device",
+            "ibm-microdrive-1gb:300M",
+            "--scale",
+            "0.01",
+            "--seconds",
+            "400",
+            "--budget",
+            "20m",
+            "--space",
+            space.to_str().unwrap(),
+            "--results",
+            results.to_str().unwrap(),
+        ])
+        .expect_refusal();
+    // One of three file systems cannot be had; two are tried under two schedulers.
+    for words in [
+        "--budget is 1200 s",
+        "one block takes 1600 s at least (4 runs of 400 s)",
+        "--space",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let runs = fs::read_to_string(results.join("runs.jsonl")).unwrap_or_default();
+    assert_eq!(runs, "", "nothing was run");
+    let disks = world.teal(&["lab", "disk", "ls"]).expect_success();
+    assert!(disks.is_empty(), "no disk is left: {disks}");
+}
+
 const OPTIONS: &str = r#"
 version = 1
 [device]

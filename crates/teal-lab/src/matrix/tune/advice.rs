@@ -15,50 +15,19 @@ pub(super) const NOTHING: &str = "not even one block was whole: say a longer --b
 impl MatrixBench {
     /// Returns the commands to type, and their gain.
     pub(super) fn format_advice(&self, found: &SearchResult) -> String {
-        let cells = self.matrix.cells();
-        let mut out = String::new();
         let Some(best) = found.best else {
             return format!("{NOTHING}\n");
         };
-        let name = |at: usize| {
-            let [_, system, scheduler] = self.matrix.cell_names(cells[at]);
-            format!("{system} under {scheduler}")
-        };
-        // Proposals that were never measured are not counted.
-        let met = found
-            .standings
-            .iter()
-            .filter(|of| !of.runs.is_empty())
-            .count();
-        let (runs, blocks, all) = (found.runs, found.blocks, cells.len());
-        let _ = writeln!(
-            out,
-            "{runs} runs of {met} candidates of {all}, {blocks} whole blocks"
-        );
-        let _ = writeln!(
-            out,
-            "best for {}: {}",
+        let mut out = format!(
+            "{}\nbest for {}: {}\n",
+            describe_effort(found),
             self.matrix.workloads[0].name,
-            name(best)
+            self.candidate_name(best)
         );
         // Commands come first, because they are what the user wants.
-        let system = &self.matrix.systems[cells[best].system];
-        let scheduler = &self.matrix.schedulers.names[cells[best].scheduler];
-        for command in setup_commands(system, scheduler, self.matrix.device.path.as_deref()) {
-            let _ = writeln!(out, "  {command}");
-        }
-        // A risk is told even if the user asked for it.
-        if let Some(risk) = risk_of(system) {
-            let _ = writeln!(out, "at a risk: {risk}");
-        }
-        if self.in_guest(cells[best].system) {
-            let _ = writeln!(
-                out,
-                "it ran in a guest, on another kernel: this machine's needs to have {}",
-                system.kind.name()
-            );
-        }
+        self.append_commands(best, &mut out);
         if best == found.reference {
+            let system = &self.matrix.systems[self.matrix.cells()[best].system];
             let is_plain = system.mkfs.is_empty() && system.mount.is_empty();
             let what = if is_plain {
                 "what one has without options"
@@ -67,19 +36,65 @@ impl MatrixBench {
             };
             let _ = writeln!(out, "nothing to change: that is {what}");
         } else {
-            append_gains(found, &name(found.reference), &mut out);
+            append_gains(found, &self.candidate_name(found.reference), &mut out);
         }
+        self.append_ties(found, &mut out);
+        out
+    }
+
+    fn candidate_name(&self, at: usize) -> String {
+        let [_, system, scheduler] = self.matrix.cell_names(self.matrix.cells()[at]);
+        format!("{system} under {scheduler}")
+    }
+
+    /// Appends the commands of a candidate, and what must be known of it.
+    fn append_commands(&self, at: usize, out: &mut String) {
+        let cell = self.matrix.cells()[at];
+        let system = &self.matrix.systems[cell.system];
+        let scheduler = &self.matrix.schedulers.names[cell.scheduler];
+        for command in setup_commands(system, scheduler, self.matrix.device.path.as_deref()) {
+            let _ = writeln!(out, "  {command}");
+        }
+        // A risk is told even if the user asked for it.
+        if let Some(risk) = risk_of(system) {
+            let _ = writeln!(out, "at a risk: {risk}");
+        }
+        if self.in_guest(cell.system) {
+            let _ = writeln!(
+                out,
+                "it ran in a guest, on another kernel: this machine's needs to have {}",
+                system.kind.name()
+            );
+        }
+    }
+
+    /// Appends the candidates that cannot be told from the best.
+    fn append_ties(&self, found: &SearchResult, out: &mut String) {
         for (at, of) in found.ties() {
+            let system = &self.matrix.systems[self.matrix.cells()[at].system];
             let _ = writeln!(
                 out,
                 "not to be told from it: {}{} ({})",
-                name(at),
-                at_risk(&self.matrix.systems[cells[at].system]),
+                self.candidate_name(at),
+                at_risk(system),
                 format_ratio(&of)
             );
         }
-        out
     }
+}
+
+/// Describes the runs of a search. Proposals that were never measured are not counted.
+fn describe_effort(found: &SearchResult) -> String {
+    let mut met = 0;
+    for standing in &found.standings {
+        met += usize::from(!standing.runs.is_empty());
+    }
+    format!(
+        "{} runs of {met} candidates of {}, {} whole blocks",
+        found.runs,
+        found.standings.len(),
+        found.blocks
+    )
 }
 
 /// Appends the gains of the best over the reference, as far as they are known.
