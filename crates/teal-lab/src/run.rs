@@ -15,8 +15,8 @@ use teal_rig::path_context::PathContext as _;
 use teal_rig::sources::{ScriptSources, no_such_workload};
 use teal_study::workload::shipped::{SHIPPED, ShippedWorkload};
 use teal_study::workload::{
-    RunListener, RunOutcome, WorkloadOptions, WorkloadPlan, check_room, execute_plan, plan_script,
-    preview_filesets,
+    FilesetPreview, RunListener, RunOutcome, WorkloadOptions, WorkloadPlan, check_room,
+    execute_plan, plan_script, preview_filesets,
 };
 
 /// Runs `teal lab run`.
@@ -121,23 +121,8 @@ pub(crate) fn list_workloads(name: Option<&str>) -> Result<ExitCode> {
 
 /// Prints the work of a plan.
 fn print_plan(plan: &WorkloadPlan) {
-    // The sizes are those after scaling.
     for set in preview_filesets(plan) {
-        let scaled = if set.files == set.files_asked {
-            String::new()
-        } else {
-            format!(" of {}", set.files_asked)
-        };
-        say!(
-            "fileset {}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {} % there from \
-             the beginning",
-            set.name,
-            set.files,
-            human_size(set.bytes),
-            set.dirs,
-            set.depth,
-            set.prealloc
-        );
+        say!("{}", describe_fileset(&set));
     }
     // Threads come in groups of the same behaviour.
     for process in &plan.processes {
@@ -163,6 +148,31 @@ fn print_plan(plan: &WorkloadPlan) {
             plan.options.dir.display()
         ),
     }
+}
+
+/// Describes a fileset. The sizes are those after scaling.
+fn describe_fileset(set: &FilesetPreview) -> String {
+    let FilesetPreview { name, prealloc, .. } = set;
+    // A set of directories alone has no depth.
+    if set.files == 0 {
+        return format!(
+            "fileset {name}: no files, {} directories, {prealloc} % there from the beginning",
+            set.dirs
+        );
+    }
+    let scaled = if set.files == set.files_asked {
+        String::new()
+    } else {
+        format!(" of {}", set.files_asked)
+    };
+    format!(
+        "fileset {name}: {}{scaled} files, {}, {} directories, mean depth {:.1}, {prealloc} % \
+         there from the beginning",
+        set.files,
+        human_size(set.bytes),
+        set.dirs,
+        set.depth
+    )
 }
 
 struct TerminalListener {

@@ -8,6 +8,7 @@
 
 mod aio;
 mod content;
+mod descriptors;
 mod error;
 mod fileset;
 mod index_set;
@@ -17,6 +18,7 @@ mod populate;
 mod priority;
 mod quota;
 mod random;
+mod room;
 mod run;
 mod shared;
 pub mod shipped;
@@ -26,11 +28,11 @@ mod worker;
 
 pub use error::RunError;
 pub use plan::{
-    Fileset, FlowopId, OpenAccess, PlannedFlowop, PlannedProcess, PlannedThread, ProgramNode,
-    RunStep, WorkloadOptions, WorkloadPlan, plan_script,
+    ExistingFiles, Fileset, FlowopFlags, FlowopId, OpenAccess, PlannedFlowop, PlannedProcess,
+    PlannedThread, Populating, ProgramNode, RunStep, WorkloadOptions, WorkloadPlan, plan_script,
 };
-pub use populate::{FilesetPreview, check_room, preview_filesets};
 pub use random::{Distribution, FixedOrDrawn, RandomStream, RandomVariable, ThreadDraws};
+pub use room::{FilesetPreview, check_room, preview_filesets};
 pub use run::{FlowopFigures, RunListener, RunOutcome, RunSummary, SecondFigures, execute_plan};
 pub use stats::LatencyFigures;
 

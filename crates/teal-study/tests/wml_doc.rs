@@ -20,7 +20,9 @@ const PLACES: &[(&str, &str)] = &[
     ("names", "tests/workload/names.rs"),
     ("meeting", "tests/workload/meeting.rs"),
     ("ending", "tests/workload/ending.rs"),
+    ("descriptors", "src/workload/descriptors/tests.rs"),
     ("e2e", "../teal-lab/tests/traces/workload.rs"),
+    ("shapes", "../teal-lab/tests/traces/personalities.rs"),
 ];
 
 #[test]

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use teal_study::workload::{LatencyFigures, RunOutcome, WorkloadPlan, preview_filesets};
+use teal_study::workload::{
+    FilesetPreview, LatencyFigures, RunOutcome, RunSummary, WorkloadPlan, preview_filesets,
+};
 
 const MIB: f64 = 1_048_576.0;
 /// Shares of the percentiles that are shown.
@@ -28,17 +30,10 @@ pub(super) fn outcome_lines(outcome: &RunOutcome, plan: &WorkloadPlan) -> Vec<St
     }
     // Scaled figures must not be taken for those of the whole workload.
     if plan.options.scale != 1.0 {
-        let sets = preview_filesets(plan);
-        let sets = sets.iter().map(|set| {
-            format!(
-                "{} has {} of {} files",
-                set.name, set.files, set.files_asked
-            )
-        });
         out.push(format!(
             "scaled by {}: {}",
             plan.options.scale,
-            sets.collect::<Vec<_>>().join(", ")
+            describe_scaling(&preview_filesets(plan))
         ));
     }
     out.push(format!(
@@ -50,6 +45,35 @@ pub(super) fn outcome_lines(outcome: &RunOutcome, plan: &WorkloadPlan) -> Vec<St
     out
 }
 
+/// Describes what scaling has done: sets with fewer files by their names, and the number of those
+/// whose files keep their number and have other sizes.
+fn describe_scaling(sets: &[FilesetPreview]) -> String {
+    let mut parts = Vec::new();
+    let mut resized = Vec::new();
+    for set in sets {
+        if set.files != set.files_asked {
+            parts.push(format!(
+                "{} has {} of {} files",
+                set.name, set.files, set.files_asked
+            ));
+        } else if set.size_scale != 1.0 && set.files > 0 {
+            resized.push(set);
+        }
+    }
+    match resized[..] {
+        [] => {}
+        [set] => parts.push(format!("{} has all of its files, of other sizes", set.name)),
+        _ => parts.push(format!(
+            "{} filesets have all of their files, of other sizes",
+            resized.len()
+        )),
+    }
+    if parts.is_empty() {
+        return "no fileset is changed by that".to_owned();
+    }
+    parts.join(", ")
+}
+
 /// Returns a line for each flowop, and the summary.
 pub(super) fn outcome_table(outcome: &RunOutcome, strict: bool) -> Vec<String> {
     if strict {
@@ -59,48 +83,58 @@ pub(super) fn outcome_table(outcome: &RunOutcome, strict: bool) -> Vec<String> {
     }
 }
 
+/// Names what is left out of the summary, in a remark below the table.
+const NOT_COUNTED: &str = "* no I/O: these are not among the operations";
+
+/// Returns a row of the table.
+fn table_row(name: &str, wide: usize, figures: &LatencyFigures, nanos: u64) -> String {
+    let mut row = format!(
+        "{name:<wide$} {:>10} {:>11.1} {:>9.1} {:>10.4}",
+        figures.count,
+        per_second(figures.count, nanos),
+        per_second(figures.bytes, nanos) / MIB,
+        to_millis(figures.mean())
+    );
+    for (_, share) in &SHARES[..3] {
+        let _ = write!(
+            row,
+            " {:>10.4}",
+            to_millis(figures.percentile(*share) as f64)
+        );
+    }
+    let _ = write!(row, " {:>10.4}", to_millis(figures.max as f64));
+    row
+}
+
 fn teal_table(outcome: &RunOutcome) -> Vec<String> {
+    let mut names = Vec::new();
+    for line in &outcome.lines {
+        let mark = if line.kind.is_io() { "" } else { " *" };
+        names.push(format!("{}{mark}", line.name));
+    }
     // The first column is as wide as the longest name.
-    let wide = outcome
-        .lines
-        .iter()
-        .map(|line| line.name.len())
-        .max()
-        .unwrap_or(0)
-        .max(8);
+    let wide = names.iter().map(String::len).max().unwrap_or(0).max(8);
     let mut out = vec![format!(
         "{:<wide$} {:>10} {:>11} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10}",
         "flowop", "ops", "ops/s", "MiB/s", "mean ms", "p50", "p95", "p99", "max"
     )];
-    let mut row = |name: &str, figures: &LatencyFigures| {
-        let mut line = format!(
-            "{name:<wide$} {:>10} {:>11.1} {:>9.1} {:>10.4}",
-            figures.count,
-            per_second(figures.count, outcome.nanos),
-            per_second(figures.bytes, outcome.nanos) / MIB,
-            to_millis(figures.mean())
-        );
-        for (_, share) in &SHARES[..3] {
-            let _ = write!(
-                line,
-                " {:>10.4}",
-                to_millis(figures.percentile(*share) as f64)
-            );
-        }
-        let _ = write!(line, " {:>10.4}", to_millis(figures.max as f64));
-        out.push(line);
-    };
-    outcome
-        .lines
-        .iter()
-        .for_each(|line| row(&line.name, &line.figures));
+    for (name, line) in names.iter().zip(&outcome.lines) {
+        out.push(table_row(name, wide, &line.figures, outcome.nanos));
+    }
     let summary = outcome.summary();
-    row("I/O", &summary.all);
-    let (reads, writes) = (
-        per_second(summary.reads, outcome.nanos),
-        per_second(summary.writes, outcome.nanos),
-    );
-    out.push(format!("reads {reads:.1}/s, writes {writes:.1}/s"));
+    out.push(table_row("I/O", wide, &summary.all, outcome.nanos));
+    out.extend(table_remarks(outcome, &summary));
+    out
+}
+
+/// Returns the lines below the table.
+fn table_remarks(outcome: &RunOutcome, summary: &RunSummary) -> Vec<String> {
+    let reads = per_second(summary.reads, outcome.nanos);
+    let writes = per_second(summary.writes, outcome.nanos);
+    let mut out = vec![format!("reads {reads:.1}/s, writes {writes:.1}/s")];
+    if outcome.lines.iter().any(|line| !line.kind.is_io()) {
+        out.push(NOT_COUNTED.to_owned());
+    }
     // Openings take time, but are no operations of the script.
     if summary.all.opens > 0 {
         out.push(format!(
@@ -110,7 +144,7 @@ fn teal_table(outcome: &RunOutcome) -> Vec<String> {
     }
     if summary.all.skips > 0 {
         out.push(format!(
-            "{} files were not deleted because they were open elsewhere",
+            "{} files were not deleted because they were open elsewhere or gone already",
             summary.all.skips
         ));
     }
@@ -165,41 +199,10 @@ fn figures_json(figures: &LatencyFigures, nanos: u64) -> Value {
 
 /// Returns everything for programs; times are in nanoseconds.
 pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &WorkloadPlan) -> Value {
-    let summary = outcome.summary();
-    let mut all = figures_json(&summary.all, outcome.nanos);
-    all["reads"] = json!(summary.reads);
-    all["writes"] = json!(summary.writes);
-    let flowops = outcome.lines.iter().map(|line| {
-        let mut flowop = figures_json(&line.figures, outcome.nanos);
-        flowop["name"] = json!(line.name);
-        flowop["kind"] = json!(line.kind.name());
-        flowop
-    });
-    let sets = preview_filesets(plan).into_iter().map(|set| {
-        json!({
-            "name": set.name,
-            "files": set.files,
-            "files_asked": set.files_asked,
-            "bytes": set.bytes,
-            "directories": set.dirs,
-            "mean_depth": set.depth,
-            "prealloc_percent": set.prealloc,
-        })
-    });
-    let variables = plan.options.set.iter();
-    let variables: Vec<_> = variables
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    let seconds = outcome.seconds.iter().map(|second| {
-        json!({
-            "at": second.at,
-            "operations": second.operations,
-            "reads": second.reads,
-            "writes": second.writes,
-            "bytes": second.bytes,
-            "nanos": second.nanos,
-        })
-    });
+    let mut variables = Vec::new();
+    for (name, value) in &plan.options.set {
+        variables.push(format!("{name}={value}"));
+    }
     json!({
         "version": 1,
         "workload": workload,
@@ -212,11 +215,64 @@ pub(super) fn outcome_json(workload: &str, outcome: &RunOutcome, plan: &Workload
         "threads": outcome.threads,
         "ended": outcome.ended,
         "interrupted": outcome.was_interrupted,
-        "filesets": sets.collect::<Vec<_>>(),
-        "summary": all,
-        "flowops": flowops.collect::<Vec<_>>(),
-        "seconds": seconds.collect::<Vec<_>>(),
+        "filesets": filesets_json(plan),
+        "summary": summary_json(outcome),
+        "flowops": flowops_json(outcome),
+        "seconds": seconds_json(outcome),
     })
+}
+
+fn filesets_json(plan: &WorkloadPlan) -> Vec<Value> {
+    let mut sets = Vec::new();
+    for set in preview_filesets(plan) {
+        sets.push(json!({
+            "name": set.name,
+            "files": set.files,
+            "files_asked": set.files_asked,
+            "bytes": set.bytes,
+            "directories": set.dirs,
+            "mean_depth": set.depth,
+            "prealloc_percent": set.prealloc,
+        }));
+    }
+    sets
+}
+
+fn summary_json(outcome: &RunOutcome) -> Value {
+    let summary = outcome.summary();
+    let mut all = figures_json(&summary.all, outcome.nanos);
+    all["reads"] = json!(summary.reads);
+    all["writes"] = json!(summary.writes);
+    all
+}
+
+/// Returns the figures of each flowop, and whether it counts in the summary: limits, hogs and
+/// meetings of threads are no I/O.
+fn flowops_json(outcome: &RunOutcome) -> Vec<Value> {
+    let mut flowops = Vec::new();
+    for line in &outcome.lines {
+        let mut flowop = figures_json(&line.figures, outcome.nanos);
+        flowop["name"] = json!(line.name);
+        flowop["kind"] = json!(line.kind.name());
+        flowop["counts"] = json!(line.kind.is_io());
+        flowops.push(flowop);
+    }
+    flowops
+}
+
+fn seconds_json(outcome: &RunOutcome) -> Vec<Value> {
+    let mut seconds = Vec::new();
+    for second in &outcome.seconds {
+        seconds.push(json!({
+            "at": second.at,
+            "operations": second.operations,
+            "reads": second.reads,
+            "writes": second.writes,
+            "bytes": second.bytes,
+            "nanos": second.nanos,
+        }));
+    }
+    seconds
 }
 
 /// Returns a row for each second.

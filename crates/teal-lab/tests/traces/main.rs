@@ -7,6 +7,7 @@
 
 mod characterise;
 mod compare;
+mod personalities;
 mod programs;
 mod record;
 mod reenact;

@@ -66,8 +66,8 @@ pub fn parse_script(
     script.files.push(name.to_owned());
     parse_file(&mut script, 0, text, source, &mut vec![name.to_owned()])?;
     // Composite flowops may be defined after their use, so calls are checked last.
-    for (place, command) in &script.commands {
-        check_composites(&script, *place, command)?;
+    for (_, command) in &script.commands {
+        check_composites(&script, command)?;
     }
     Ok(script)
 }
@@ -144,11 +144,7 @@ fn load_script(
 
 /// Refuses calls of unknown flowops: a flowop that is neither in the library nor defined is an
 /// error at its call.
-fn check_composites(
-    script: &WorkloadScript,
-    place: SourcePosition,
-    command: &ScriptCommand,
-) -> Result<(), WmlError> {
+fn check_composites(script: &WorkloadScript, command: &ScriptCommand) -> Result<(), WmlError> {
     // Bodies of threads and of composite flowops can both call.
     let bodies: Vec<&[Flowop]> = match command {
         ScriptCommand::Process(process) => process
@@ -159,35 +155,48 @@ fn check_composites(
         ScriptCommand::Composite(composite) => vec![&composite.body],
         _ => return Ok(()),
     };
-    // Composites of all loaded files count, wherever they are defined.
-    let defined = || {
-        script
-            .commands
-            .iter()
-            .filter_map(|(_, command)| match command {
-                ScriptCommand::Composite(composite) => Some(composite.name.as_str()),
-                _ => None,
-            })
-    };
-    let _ = place;
-    for flowop in bodies
-        .into_iter()
-        .flatten()
-        .filter(|flowop| flowop.kind.is_none())
-    {
-        if !defined().any(|name| name == flowop.name) {
-            let known = FLOWOPS.iter().map(|(name, _)| *name).chain(defined());
-            let hint = did_you_mean(&flowop.name, known);
-            let message = format!("unknown flowop '{}'{hint}", flowop.name);
-            let message = if hint.is_empty() {
-                message + "; docs/wml.md lists them"
-            } else {
-                message
-            };
-            return Err(script.error_at(flowop.place, message));
+    // The library is searched too, for a typing error in one of its names.
+    let defined = composite_names(script);
+    for flowop in bodies.into_iter().flatten() {
+        if flowop.kind.is_some() || defined.contains(&flowop.name.as_str()) {
+            continue;
         }
+        let library = FLOWOPS.iter().map(|(name, _)| *name);
+        let mut hint = did_you_mean(&flowop.name, library.chain(defined.iter().copied()));
+        if hint.is_empty() {
+            hint.push_str("; docs/wml.md lists them");
+        }
+        let message = format!("unknown flowop '{}'{hint}", flowop.name);
+        return Err(script.error_at(flowop.place, message));
     }
     Ok(())
+}
+
+/// Returns the names of composite flowops. Those of all loaded files count, wherever they are
+/// defined.
+fn composite_names(script: &WorkloadScript) -> Vec<&str> {
+    let mut names = Vec::new();
+    for (_, command) in &script.commands {
+        if let ScriptCommand::Composite(composite) = command {
+            names.push(composite.name.as_str());
+        }
+    }
+    names
+}
+
+/// Describes a word with which no command begins, and what may be meant.
+fn describe_unknown_command(word: &str) -> String {
+    // Old commands are known by name, so that their users learn what to write now.
+    if let Some((_, advice)) = GONE.iter().find(|(gone, _)| *gone == word) {
+        return format!("'{word}' is of an older Filebench; {advice}");
+    }
+    // A path such as path=$dir/sub ends at the variable.
+    let hint = if word.starts_with('/') {
+        "; a variable is not continued: give a variable of its own the whole path".to_owned()
+    } else {
+        did_you_mean(word, COMMANDS.iter().copied())
+    };
+    format!("syntax error at '{word}': no command begins so{hint}")
 }
 
 type ParseResult<T> = Result<T, (SourcePosition, String)>;
@@ -297,69 +306,53 @@ impl Parser {
         };
         self.take_token();
         // The word decides; each command takes the tokens that belong to it.
-        match word.as_str() {
-            "set" => self.parse_set(),
-            "define" => self.parse_define(place),
+        Ok(match word.as_str() {
+            "set" => self.parse_set()?,
+            "define" => self.parse_define(place)?,
             "eventgen" => {
                 let attributes = self.parse_attributes(words::EVENTGEN, "eventgen")?;
-                Ok(ScriptCommand::Eventgen(attributes.0.into_iter().next()))
+                ScriptCommand::Eventgen(attributes.0.into_iter().next())
             }
-            "create" => self
-                .expect_one_of(&["files", "file", "fileset", "filesets"])
-                .map(|_| ScriptCommand::Create),
-            "run" => self.optional_int().map(ScriptCommand::Run),
-            "psrun" => {
-                let period = match self.peek() {
-                    Token::Int(period) => *period,
-                    _ => return Ok(ScriptCommand::Psrun(0, None)),
-                };
-                self.take_token();
-                Ok(ScriptCommand::Psrun(period, self.optional_int()?))
+            "create" => {
+                self.expect_one_of(&["files", "file", "fileset", "filesets"])?;
+                ScriptCommand::Create
             }
+            "run" => ScriptCommand::Run(self.optional_int()?),
+            "psrun" => self.parse_psrun()?,
             "sleep" => match self.optional_int()? {
-                Some(seconds) => Ok(ScriptCommand::Sleep(seconds)),
-                None => self.unexpected("a number of seconds or a variable"),
+                Some(seconds) => ScriptCommand::Sleep(seconds),
+                None => return self.unexpected("a number of seconds or a variable"),
             },
-            "system" => self.expect_quoted("a command").map(ScriptCommand::System),
-            "echo" => self.expect_quoted("a text").map(ScriptCommand::Echo),
-            "list" => self
-                .expect_one_of(&["fileset", "filesets", "flowop"])
-                .map(ScriptCommand::List),
-            "version" => Ok(ScriptCommand::Version),
-            "quit" => Ok(ScriptCommand::Quit),
-            "debug" => match *self.peek() {
-                Token::Int(level @ 0..=10) => {
-                    self.take_token();
-                    Ok(ScriptCommand::Debug(level))
-                }
-                _ => self.unexpected("a level from 0 to 10"),
-            },
-            "enable" => self.parse_enable(),
-            "domultisync" => self
-                .parse_attributes(words::MULTI, "domultisync")
-                .map(|_| ScriptCommand::Multi("domultisync")),
-            other => match GONE.iter().find(|(gone, _)| *gone == other) {
-                Some((_, advice)) => Err((
-                    place,
-                    format!("'{other}' is of an older Filebench; {advice}"),
-                )),
-                None => {
-                    let hint = match other.strip_prefix('/') {
-                        // A path such as path=$dir/sub ends at the variable.
-                        Some(_) => {
-                            "; a variable is not continued: give a variable of its own the whole \
-                             path"
-                                .to_owned()
-                        }
-                        None => did_you_mean(other, COMMANDS.iter().copied()),
-                    };
-                    Err((
-                        place,
-                        format!("syntax error at '{other}': no command begins so{hint}"),
-                    ))
-                }
-            },
-        }
+            "system" => ScriptCommand::System(self.expect_quoted("a command")?),
+            "echo" => ScriptCommand::Echo(self.expect_quoted("a text")?),
+            "list" => ScriptCommand::List(self.expect_one_of(&["fileset", "filesets", "flowop"])?),
+            "version" => ScriptCommand::Version,
+            "quit" => ScriptCommand::Quit,
+            "debug" => self.parse_debug()?,
+            "enable" => self.parse_enable()?,
+            "domultisync" => {
+                self.parse_attributes(words::MULTI, "domultisync")?;
+                ScriptCommand::Multi("domultisync")
+            }
+            other => return Err((place, describe_unknown_command(other))),
+        })
+    }
+
+    /// Takes the period and the length of `psrun`, as far as they are given.
+    fn parse_psrun(&mut self) -> ParseResult<ScriptCommand> {
+        let Token::Int(period) = *self.peek() else {
+            return Ok(ScriptCommand::Psrun(0, None));
+        };
+        self.take_token();
+        Ok(ScriptCommand::Psrun(period, self.optional_int()?))
+    }
+
+    fn parse_debug(&mut self) -> ParseResult<ScriptCommand> {
+        let Token::Int(level @ 0..=10) = *self.peek() else {
+            return self.unexpected("a level from 0 to 10");
+        };
+        self.take_token();
+        Ok(ScriptCommand::Debug(level))
     }
 
     fn parse_enable(&mut self) -> ParseResult<ScriptCommand> {

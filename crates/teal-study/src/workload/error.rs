@@ -48,6 +48,19 @@ pub enum RunError {
         /// Kind of thread that holds most of it.
         thread: String,
     },
+    /// The threads would hold more files open than this process may.
+    #[error(
+        "the threads hold {need} files open at once, and this process may hold {has}; nothing was \
+         written: raise the limit (ulimit -n), or lower the instances= of thread '{thread}'"
+    )]
+    Descriptors {
+        /// Descriptors that they hold.
+        need: u64,
+        /// Descriptors that this process may have.
+        has: u64,
+        /// Kind of thread that holds most of them.
+        thread: String,
+    },
     /// A thread ended in a run that only time may end.
     #[error("the run stopped early and has no valid results: {0}")]
     Early(String),

@@ -41,8 +41,12 @@ impl TreeLayout {
             .fold(0, u64::saturating_add)
     }
 
-    /// Returns the mean depth of a file: 1 is in a directory of the root.
+    /// Returns the mean depth of a file: 1 is in a directory of the root, 0 means that there is no
+    /// file.
     pub(super) fn mean_depth(&self) -> f64 {
+        if self.files.is_empty() {
+            return 0.0;
+        }
         let mut depths = vec![0_u32; self.dirs.len()];
         for (at, dir) in self.dirs.iter().enumerate().skip(1) {
             depths[at] = depths[dir.parent as usize] + 1;
@@ -52,7 +56,7 @@ impl TreeLayout {
             .iter()
             .map(|file| f64::from(depths[file.dir as usize]))
             .sum();
-        sum / (self.files.len() as f64).max(1.0)
+        sum / self.files.len() as f64
     }
 }
 

@@ -6,23 +6,22 @@
 //! 2. Everything that a plan refers to exists: filesets, targets, random variables.
 //! 3. No fileset lies outside of the directory of the run.
 
+mod attributes;
+mod builder;
 mod check;
 mod files;
+mod flowops;
 mod randoms;
+mod scaling;
 mod threads;
 mod values;
 
 use super::random::{FixedOrDrawn, RandomVariable, ThreadDraws};
-use crate::wml::{
-    AttributeValue, FlowopKind, QuitMode, ScriptCommand, SourcePosition, WmlError, WorkloadScript,
-};
+use crate::wml::{FlowopKind, QuitMode, SourcePosition};
+pub use builder::plan_script;
+pub(super) use flowops::SLOTS;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-pub(super) use threads::SLOTS;
-use values::{Scope, ScriptVariables};
-
-/// Seconds of a run that ends by time and says nothing of its length.
-const SECONDS_DEFAULT: u64 = 60;
 
 /// Says how a script is to be run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -71,6 +70,26 @@ pub enum OpenAccess {
     Both,
 }
 
+/// Says how the files of a set are made before a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Populating {
+    /// One after the other.
+    OneThread,
+    /// By many threads at once.
+    ManyThreads,
+}
+
+/// Says what becomes of the files of an earlier run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExistingFiles {
+    /// They are removed first.
+    Removed,
+    /// Files of the right size are kept.
+    Reused,
+    /// They are not even looked at.
+    Trusted,
+}
+
 /// Describes a set of files, as it is defined.
 #[derive(Debug, Clone)]
 pub struct Fileset {
@@ -98,14 +117,31 @@ pub struct Fileset {
     pub leafdirs: u64,
     /// Percent of the files that exist from the beginning.
     pub prealloc: u64,
-    /// Is true when many threads make the files.
-    pub paralloc: bool,
-    /// Is true when existing files are kept.
-    pub reuse: bool,
-    /// Is true when existing files are not even looked at.
-    pub trusttree: bool,
+    /// Way in which the files are made: `paralloc`.
+    pub populating: Populating,
+    /// Fate of existing files: `reuse`, `trusttree`.
+    pub existing: ExistingFiles,
     /// Way in which its files are opened.
     pub access: OpenAccess,
+}
+
+bitflags::bitflags! {
+    /// Says how a flowop works, by the language's attributes that are true or false.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub struct FlowopFlags: u8 {
+        /// Transfers at random offsets.
+        const RANDOM = 1;
+        /// Opens files so that each write waits for the device.
+        const DSYNC = 1 << 1;
+        /// Opens files so that transfers pass the page cache by.
+        const DIRECTIO = 1 << 2;
+        /// Takes the next slot each time, and the next file of the thread.
+        const OPENNEXT = 1 << 3;
+        /// Posts no further ahead than the target's high-water mark.
+        const BLOCKING = 1 << 4;
+        /// Advises the kernel against reading ahead.
+        const NOREADAHEAD = 1 << 5;
+    }
 }
 
 /// Describes a flowop of a thread, with everything it needs.
@@ -124,19 +160,27 @@ pub struct PlannedFlowop {
     pub srcfd: usize,
     pub iosize: FixedOrDrawn,
     pub workingset: FixedOrDrawn,
-    pub random: bool,
-    pub dsync: bool,
-    pub directio: bool,
-    pub opennext: bool,
+    pub flags: FlowopFlags,
     pub indexed: Option<FixedOrDrawn>,
     pub value: FixedOrDrawn,
     pub message: Option<String>,
     pub target: Option<String>,
     /// Flowops of the target's name.
     pub targets: Vec<FlowopId>,
-    pub blocking: bool,
     pub highwater: u64,
-    pub noreadahead: bool,
+}
+
+impl PlannedFlowop {
+    /// Returns whether the script has set an attribute of the flowop.
+    pub(super) fn has(&self, flag: FlowopFlags) -> bool {
+        self.flags.contains(flag)
+    }
+
+    /// Returns whether the flowop works on a slot of its thread.
+    pub(super) fn uses_slot(&self) -> bool {
+        use FlowopKind::{AioWait, ListDir, MakeDir, RemoveDir};
+        self.kind.is_io() && !matches!(self.kind, AioWait | ListDir | MakeDir | RemoveDir)
+    }
 }
 
 /// Identifies a flowop by process, thread and flowop, as they are defined.
@@ -282,211 +326,6 @@ impl WorkloadPlan {
             }
         }
         all
-    }
-}
-
-/// Makes a plan of a script.
-///
-/// # Errors
-/// Returns the first attribute that is undefined, of the wrong kind, zero where that means nothing,
-/// or missing, with its position.
-pub fn plan_script(
-    script: &WorkloadScript,
-    options: WorkloadOptions,
-) -> Result<WorkloadPlan, WmlError> {
-    // The plan grows command by command, in the order of the script.
-    let mut maker = PlanBuilder {
-        script,
-        variables: ScriptVariables::new(script, &options)?,
-        plan: WorkloadPlan {
-            filesets: Vec::new(),
-            randoms: Vec::new(),
-            processes: Vec::new(),
-            steps: Vec::new(),
-            quit: QuitMode::default(),
-            seconds: None,
-            rate: None,
-            period: 0,
-            lathist: false,
-            debug: 0,
-            options,
-            remarks: script.remarks.clone(),
-        },
-        defined: Vec::new(),
-        rate: None,
-        created: false,
-    };
-    for (place, command) in &script.commands {
-        // The script ends at its `run` or `quit`.
-        if maker.add_command(*place, command)? {
-            return Ok(maker.plan);
-        }
-    }
-    // A script without `run` is one for interactive use.
-    let message = "there is no 'run' in this script, so nothing would be done; end it with: run 60";
-    Err(WmlError {
-        file: script.files[0].clone(),
-        line: 0,
-        column: 0,
-        message: message.into(),
-    })
-}
-
-struct PlanBuilder<'a> {
-    script: &'a WorkloadScript,
-    variables: ScriptVariables,
-    plan: WorkloadPlan,
-    /// Processes and filesets so far, by their commands.
-    defined: Vec<(SourcePosition, &'a ScriptCommand)>,
-    rate: Option<&'a crate::wml::NamedAttribute>,
-    created: bool,
-}
-
-impl<'a> PlanBuilder<'a> {
-    /// Adds a command; returns whether the script ends with it.
-    fn add_command(
-        &mut self,
-        place: SourcePosition,
-        command: &'a ScriptCommand,
-    ) -> Result<bool, WmlError> {
-        // Definitions are collected, and resolved when they are used.
-        match command {
-            ScriptCommand::Set(name, assigned) => self.assign_variable(place, name, assigned)?,
-            ScriptCommand::Mode(quit) => self.plan.quit = *quit,
-            ScriptCommand::Files(..) | ScriptCommand::Process(_) => {
-                self.defined.push((place, command))
-            }
-            ScriptCommand::Composite(_) | ScriptCommand::Nothing => {}
-            ScriptCommand::Eventgen(rate) => self.rate = rate.as_ref(),
-            ScriptCommand::Create if self.created => {
-                self.plan.remarks.push(format!(
-                    "line {}: files are created once; this is ignored",
-                    place.line
-                ));
-            }
-            ScriptCommand::Create => {
-                self.make_filesets()?;
-                self.plan.steps.push(RunStep::Create);
-            }
-            ScriptCommand::Run(seconds) => {
-                return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
-            }
-            ScriptCommand::Psrun(period, seconds) => {
-                // A run by `psrun` is one by `run` with figures on the way.
-                self.plan.period = *period;
-                return self.finish_with_run(place, seconds.as_ref()).map(|()| true);
-            }
-            ScriptCommand::Sleep(seconds) => {
-                let seconds = self.resolve_seconds(place, seconds)?;
-                self.plan.steps.push(RunStep::Sleep(seconds));
-            }
-            ScriptCommand::System(text) => {
-                let text = self.variables.expand_text(self.script, place, text)?;
-                self.plan.steps.push(RunStep::System(text));
-            }
-            ScriptCommand::Echo(text) => {
-                let text = self.variables.expand_text(self.script, place, text)?;
-                self.plan.steps.push(RunStep::Say(text));
-            }
-            ScriptCommand::List(what) => self.list_names(what),
-            ScriptCommand::Version => {
-                self.plan.steps.push(RunStep::Say(format!(
-                    "teal lab {}, Filebench's language",
-                    env!("CARGO_PKG_VERSION")
-                )));
-            }
-            ScriptCommand::Quit => return Ok(true),
-            ScriptCommand::Debug(level) => self.plan.debug = *level,
-            ScriptCommand::Lathist => self.plan.lathist = true,
-            ScriptCommand::Multi(what) => {
-                let message = format!(
-                    "'{what}' is for several machines, which are not led from here; run the \
-                     script on each"
-                );
-                return Err(self.script.error_at(place, message));
-            }
-        }
-        Ok(false)
-    }
-
-    fn list_names(&mut self, what: &str) {
-        // Lists name what is defined up to this point.
-        let names: Vec<String> = match what {
-            "flowop" => self
-                .script
-                .commands
-                .iter()
-                .filter_map(|(_, command)| match command {
-                    ScriptCommand::Composite(composite) => Some(composite.name.clone()),
-                    _ => None,
-                })
-                .collect(),
-            _ => self
-                .defined
-                .iter()
-                .filter_map(|(_, command)| match command {
-                    ScriptCommand::Files(_, attributes) => match &attributes.get("name")?.value {
-                        AttributeValue::Text(name) => Some(name.clone()),
-                        _ => None,
-                    },
-                    _ => None,
-                })
-                .collect(),
-        };
-        self.plan
-            .steps
-            .push(RunStep::Say(format!("{what}: {}", names.join(", "))));
-    }
-
-    fn finish_with_run(
-        &mut self,
-        place: SourcePosition,
-        seconds: Option<&AttributeValue>,
-    ) -> Result<(), WmlError> {
-        if !self.created {
-            self.make_filesets()?;
-        }
-        // Seconds may be a random variable, which is drawn once.
-        let asked = seconds
-            .map(|seconds| self.resolve_seconds(place, seconds))
-            .transpose()?;
-        // Only the mode that ends by time needs a length.
-        let by_time = (self.plan.quit == QuitMode::Timeout).then_some(SECONDS_DEFAULT);
-        // The caller's seconds come first, then the script's, then the default.
-        self.plan.seconds = self
-            .plan
-            .options
-            .seconds
-            .or(asked.filter(|seconds| *seconds > 0))
-            .or(by_time);
-        // The rate is resolved at the run, when all variables have their values.
-        if let Some(rate) = self.rate {
-            let scope = Scope::global(&self.variables);
-            self.plan.rate =
-                Some(scope.resolve_number(self.script, rate)?).filter(|rate| !rate.is_zero());
-        }
-        self.make_processes(place)?;
-        check::check_plan(self.script, &self.plan)?;
-        debug_assert!(self.plan.thread_count() > 0, "a run has a thread at least");
-        self.plan.steps.push(RunStep::Run);
-        Ok(())
-    }
-
-    fn resolve_seconds(
-        &mut self,
-        place: SourcePosition,
-        value: &AttributeValue,
-    ) -> Result<u64, WmlError> {
-        let attribute = crate::wml::NamedAttribute {
-            name: "value",
-            place,
-            value: value.clone(),
-        };
-        let number = Scope::global(&self.variables).resolve_number(self.script, &attribute)?;
-        Ok(
-            super::random::ThreadDraws::new(&self.plan.randoms, self.plan.options.seed, u64::MAX)
-                .draw_whole(number),
-        )
     }
 }
 

@@ -10,10 +10,12 @@
 mod outcome;
 
 use super::aio::{WRITERS, WRITERS_MAX};
+use super::descriptors::provide_descriptors;
 use super::error::RunError;
 use super::fileset::FilesetState;
 use super::plan::{RunStep, WorkloadPlan};
-use super::populate::{check_room, populate_filesets};
+use super::populate::populate_filesets;
+use super::room::check_room;
 use super::shared::RunState;
 use super::worker::{FlowopRunner, LeaveReason};
 use crate::wml::{FlowopKind, QuitMode};
@@ -26,8 +28,6 @@ pub use outcome::{FlowopFigures, RunOutcome, RunSummary, SecondFigures};
 /// Bytes of a thread's stack: threads are many, and their calls are not deep.
 const STACK: usize = 256 << 10;
 const SECOND: u64 = 1_000_000_000;
-/// Descriptors that a thread may hold open at once, generously; for the limit of descriptors.
-const DESCRIPTORS: u64 = 128;
 
 /// Receives the events of a run.
 pub trait RunListener: Sync {
@@ -57,6 +57,7 @@ pub fn execute_plan<T: Timer>(
     listener: &dyn RunListener,
 ) -> Result<Option<RunOutcome>, RunError> {
     check_room(plan)?;
+    let descriptors = provide_descriptors(plan)?;
     let mut sets = None;
     let say = |line: &str| listener.print_line(line);
     // Steps run in the order of the script.
@@ -89,7 +90,7 @@ pub fn execute_plan<T: Timer>(
                 sets.iter_mut().for_each(FilesetState::close_root);
                 listener.files_made()?;
                 sets.iter_mut().try_for_each(FilesetState::open_root)?;
-                let shared = RunState::new(plan, clock, sets, &say);
+                let shared = RunState::new(plan, clock, sets, descriptors, &say);
                 return measure_run(&shared, listener).map(Some);
             }
         }
@@ -167,7 +168,6 @@ fn measure_run<T: Timer>(
     shared: &RunState<'_, T>,
     listener: &dyn RunListener,
 ) -> Result<RunOutcome, RunError> {
-    raise_descriptors(shared.threads.len() as u64);
     let roll = ThreadRoll::default();
     std::thread::scope(|scope| {
         let spawned = spawn_threads(scope, shared, &roll);
@@ -215,44 +215,55 @@ fn spawn_threads<'scope, T: Timer>(
     shared: &'scope RunState<'_, T>,
     roll: &'scope ThreadRoll,
 ) -> Result<usize, RunError> {
-    let plan = shared.plan;
-    // Small stacks: a run may have thousands of threads.
-    let named = |name: String| std::thread::Builder::new().name(name).stack_size(STACK);
+    // Writers come first: a thread may queue a write with its first flowop.
     let failed = |e| RunError::from_io(format!("starting {} threads", shared.threads.len()), e);
-    let writes = |thread: &super::plan::PlannedThread| {
-        thread.ops.iter().any(|op| op.kind == FlowopKind::AioWrite)
-    };
-    let writing = plan
-        .processes
-        .iter()
-        .filter(|process| process.threads.iter().any(writes))
-        .map(|p| p.instances);
-    // As many writers as the C library would have, within a limit.
-    for writer in 0..(writing.sum::<u64>() * WRITERS).min(WRITERS_MAX) {
-        named(format!("aio-{writer}"))
+    for writer in 0..background_writers(shared.plan) {
+        named_thread(format!("aio-{writer}"))
             .spawn_scoped(scope, || shared.queue.serve(&shared.stop))
             .map_err(failed)?;
     }
-    // Each thread prepares itself, then waits for all others.
     for (number, state) in shared.threads.iter().enumerate() {
-        let process = &plan.processes[state.process];
-        let thread = &process.threads[state.thread];
-        let work = move || {
-            let mut leaving = LeaveGuard { roll, why: None };
-            // A priority that is refused is an error of the run, told only after all have started.
-            let prepared = super::priority::set_priorities(process.nice, thread.ioprio);
-            let mut worker = FlowopRunner::new(shared, number);
-            roll.wait_for_start();
-            leaving.why = Some(match prepared {
-                Ok(()) => worker.run(),
-                Err(error) => LeaveReason::Failed(error),
-            });
-        };
-        named(thread.name.clone())
-            .spawn_scoped(scope, work)
+        let thread = &shared.plan.processes[state.process].threads[state.thread];
+        named_thread(thread.name.clone())
+            .spawn_scoped(scope, move || run_thread(shared, roll, number))
             .map_err(failed)?;
     }
     Ok(shared.threads.len())
+}
+
+/// Returns a builder of threads with small stacks: a run may have thousands of them.
+fn named_thread(name: String) -> std::thread::Builder {
+    std::thread::Builder::new().name(name).stack_size(STACK)
+}
+
+/// Returns the number of writers in the background: as many as the C library would have, within a
+/// limit.
+fn background_writers(plan: &WorkloadPlan) -> u64 {
+    let mut writing = 0;
+    for process in &plan.processes {
+        // A process counts once, however many of its threads write.
+        let mut ops = process.threads.iter().flat_map(|thread| &thread.ops);
+        if ops.any(|op| op.kind == FlowopKind::AioWrite) {
+            writing += process.instances;
+        }
+    }
+    (writing * WRITERS).min(WRITERS_MAX)
+}
+
+/// Runs a thread: it prepares itself, then waits for all others.
+fn run_thread<T: Timer>(shared: &RunState<'_, T>, roll: &ThreadRoll, number: usize) {
+    let mut leaving = LeaveGuard { roll, why: None };
+    let state = &shared.threads[number];
+    let process = &shared.plan.processes[state.process];
+    let thread = &process.threads[state.thread];
+    // A priority that is refused is an error of the run, told only after all have started.
+    let prepared = super::priority::set_priorities(process.nice, thread.ioprio);
+    let mut worker = FlowopRunner::new(shared, number);
+    roll.wait_for_start();
+    leaving.why = Some(match prepared {
+        Ok(()) => worker.run(),
+        Err(error) => LeaveReason::Failed(error),
+    });
 }
 
 /// Waits for the end, with a look at each second. The figures are taken before the end is
@@ -271,12 +282,16 @@ fn watch_run<T: Timer>(
         last: [0; 5],
         seconds: Vec::new(),
     };
-    // `next` is the time of the next look, `told` the number of reports so far.
-    let (mut next, mut before, mut told) = (began + SECOND, None, 0);
+    let mut reports = ProgressReports {
+        period: plan.period,
+        told: 0,
+        before: None,
+    };
+    let mut next = began + SECOND;
     let end = loop {
         let until = deadline.map_or(next, |deadline| deadline.min(next));
+        // The wait ends at the next second, or at the deadline before it.
         if let Some(reason) = wait_until(shared, roll, listener, until, all)? {
-            // The wait ends at the next second, or at the deadline before it.
             break reason;
         }
         let now = shared.now_nanos();
@@ -288,14 +303,9 @@ fn watch_run<T: Timer>(
             // The next look is at a whole second from the start, even after a late one.
             next = now - (now - began) % SECOND + SECOND;
         }
-        let period = plan.period.unsigned_abs();
-        let due = ((now - began) / SECOND).checked_div(period).unwrap_or(0);
-        if due > told {
-            told = due;
+        if reports.are_due(now - began) {
             let now = take_outcome(shared, began, &series, RunEnd::Over(String::new()));
-            // A negative period begins anew each time.
-            listener.report_progress(&outcome_since(&now, before.as_ref()));
-            before = (plan.period < 0).then_some(now);
+            reports.tell(now, listener);
         }
     };
     let now = shared.now_nanos();
@@ -306,6 +316,34 @@ fn watch_run<T: Timer>(
     // The figures are read after this: an operation that ends now counts no more.
     shared.stop.set();
     Ok(take_outcome(shared, began, &series, end))
+}
+
+/// Tells figures on the way, by `psrun`'s period.
+struct ProgressReports {
+    /// Seconds between reports; negative ones begin anew each time, 0 means none.
+    period: i64,
+    told: u64,
+    before: Option<RunOutcome>,
+}
+
+impl ProgressReports {
+    /// Returns whether a report is due after this time, and counts it as told then.
+    fn are_due(&mut self, elapsed: u64) -> bool {
+        // A period of 0 never comes.
+        let period = self.period.unsigned_abs();
+        let due = (elapsed / SECOND).checked_div(period).unwrap_or(0);
+        let is_due = due > self.told;
+        if is_due {
+            self.told = due;
+        }
+        is_due
+    }
+
+    fn tell(&mut self, now: RunOutcome, listener: &dyn RunListener) {
+        // The first report has nothing before it, and tells all.
+        listener.report_progress(&outcome_since(&now, self.before.as_ref()));
+        self.before = (self.period < 0).then_some(now);
+    }
 }
 
 /// Says how a run came to its end.
@@ -429,22 +467,4 @@ fn outcome_since(now: &RunOutcome, before: Option<&RunOutcome>) -> RunOutcome {
         line.figures = line.figures.since(&old.figures);
     }
     since
-}
-
-/// Raises the limit of descriptors to the number that the threads may want, if possible.
-fn raise_descriptors(threads: u64) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let now = getrlimit(Resource::Nofile);
-    let wanted = threads * DESCRIPTORS + 256;
-    if now.current.is_some_and(|current| current < wanted) {
-        let current = Some(now.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-        // Without it the run goes on: few threads use more than a handful.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current,
-                maximum: now.maximum,
-            },
-        );
-    }
 }

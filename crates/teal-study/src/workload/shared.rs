@@ -5,8 +5,9 @@
 //! 2. The threads of one process (in the script's sense) lie side by side.
 
 use super::aio::WriteQueue;
+use super::descriptors::{DescriptorUse, SharedDescriptors};
 use super::fileset::FilesetState;
-use super::plan::{FlowopId, WorkloadPlan};
+use super::plan::{FlowopId, PlannedProcess, PlannedThread, WorkloadPlan};
 use super::quota::OperationQuota;
 use super::random::RandomStream;
 use super::stats::{FlowopTally, LatencyFigures, ThreadTotals};
@@ -80,6 +81,8 @@ pub(super) struct RunState<'a, T> {
     quota: Option<OperationQuota>,
     pub(super) events: EventSource,
     pub(super) queue: WriteQueue,
+    /// Descriptors that threads share, if there are too few for all.
+    pub(super) descriptors: Option<SharedDescriptors>,
     pub(super) threads: Vec<ThreadState>,
     /// Guards the stream of Filebench's offsets, which is the same in each process.
     pub(super) offsets: Vec<Mutex<RandomStream>>,
@@ -92,52 +95,88 @@ pub(super) struct RunState<'a, T> {
     pub(super) say: &'a (dyn Fn(&str) + Sync),
 }
 
+impl ThreadState {
+    /// Returns a thread that has done nothing yet.
+    fn new(process: usize, thread: usize, instance: usize, planned: &PlannedThread) -> Self {
+        // Everything is made before the start, so that no thread allocates during the run.
+        let mut tallies = Vec::new();
+        let mut meetings = Vec::new();
+        for op in &planned.ops {
+            tallies.push(FlowopTally::new());
+            meetings.push(match op.kind {
+                FlowopKind::Block => Some(MeetingPoint::Gate(Gate::default())),
+                FlowopKind::SemBlock => Some(MeetingPoint::Semaphore(Semaphore::new(op.highwater))),
+                _ => None,
+            });
+        }
+        Self {
+            process,
+            thread,
+            instance,
+            tallies,
+            meetings,
+            totals: ThreadTotals::default(),
+        }
+    }
+}
+
+/// Holds the threads of a run, and where they are found.
+#[derive(Default)]
+struct ThreadTable {
+    threads: Vec<ThreadState>,
+    /// Range of the threads of each process.
+    processes: Vec<Range<usize>>,
+    /// Places of the instances of each kind of thread, by process and thread of the plan.
+    kinds: Vec<Vec<Vec<usize>>>,
+}
+
+impl ThreadTable {
+    fn from_plan(plan: &WorkloadPlan) -> Self {
+        // Kinds are known before their instances are numbered.
+        let mut table = Self::default();
+        for (p, process) in plan.processes.iter().enumerate() {
+            table.kinds.push(vec![Vec::new(); process.threads.len()]);
+            for _ in 0..process.instances {
+                table.add_process(p, process);
+            }
+        }
+        table
+    }
+
+    /// Adds an instance of a process. Its threads are consecutive, so that a range finds them.
+    fn add_process(&mut self, at: usize, process: &PlannedProcess) {
+        // The instance is counted over all processes: it names the range of its threads.
+        let first = self.threads.len();
+        let instance = self.processes.len();
+        for (t, thread) in process.threads.iter().enumerate() {
+            for _ in 0..thread.instances {
+                self.kinds[at][t].push(self.threads.len());
+                self.threads.push(ThreadState::new(at, t, instance, thread));
+            }
+        }
+        self.processes.push(first..self.threads.len());
+    }
+}
+
 impl<'a, T: Timer> RunState<'a, T> {
     pub(super) fn new(
         plan: &'a WorkloadPlan,
         clock: &'a T,
         sets: Vec<FilesetState>,
+        descriptors: DescriptorUse,
         say: &'a (dyn Fn(&str) + Sync),
     ) -> Self {
-        // `kinds` finds the instances of a flowop, `processes` those of a process.
-        let (mut threads, mut processes) = (Vec::new(), Vec::new());
-        // Threads of a process instance are consecutive, so that a range finds them.
-        let mut kinds: Vec<Vec<Vec<usize>>> = plan
-            .processes
-            .iter()
-            .map(|p| vec![Vec::new(); p.threads.len()])
-            .collect();
-        for (p, process) in plan.processes.iter().enumerate() {
-            for _ in 0..process.instances {
-                let first = threads.len();
-                for (t, thread) in process.threads.iter().enumerate() {
-                    for _ in 0..thread.instances {
-                        kinds[p][t].push(threads.len());
-                        threads.push(ThreadState {
-                            process: p,
-                            thread: t,
-                            instance: processes.len(),
-                            tallies: thread.ops.iter().map(|_| FlowopTally::new()).collect(),
-                            meetings: thread
-                                .ops
-                                .iter()
-                                .map(|op| match op.kind {
-                                    FlowopKind::Block => Some(MeetingPoint::Gate(Gate::default())),
-                                    FlowopKind::SemBlock => {
-                                        Some(MeetingPoint::Semaphore(Semaphore::new(op.highwater)))
-                                    }
-                                    _ => None,
-                                })
-                                .collect(),
-                            totals: ThreadTotals::default(),
-                        });
-                    }
-                }
-                processes.push(first..threads.len());
-            }
-        }
+        let ThreadTable {
+            threads,
+            processes,
+            kinds,
+        } = ThreadTable::from_plan(plan);
         // Each process draws the same offsets, as forked processes do in Filebench.
-        let same = || Mutex::new(RandomStream::new(mix_bits(plan.options.seed), 0x7361_6d65));
+        let mut offsets = Vec::new();
+        for _ in &processes {
+            let stream = RandomStream::new(mix_bits(plan.options.seed), 0x7361_6d65);
+            offsets.push(Mutex::new(stream));
+        }
         Self {
             plan,
             clock,
@@ -146,8 +185,9 @@ impl<'a, T: Timer> RunState<'a, T> {
             quota: plan.options.operations.map(OperationQuota::new),
             events: EventSource::new(clock.monotonic_time().as_nanos() as u64),
             queue: WriteQueue::new(),
+            descriptors: (descriptors == DescriptorUse::Shared).then(SharedDescriptors::default),
             threads,
-            offsets: processes.iter().map(|_| same()).collect(),
+            offsets,
             processes,
             kinds,
             tested: Mutex::default(),

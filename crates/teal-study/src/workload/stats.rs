@@ -58,7 +58,8 @@ pub(super) struct FlowopTally {
     max: AtomicU64,
     /// Number of files that were opened because their slot was empty; not part of the count.
     opens: AtomicU64,
-    /// Number of files that were passed over: they were to be deleted, and were open elsewhere.
+    /// Number of files that were passed over: they were to be deleted, and were open elsewhere or
+    /// gone already.
     skips: AtomicU64,
     histogram: Box<[AtomicU64]>,
 }
@@ -133,7 +134,7 @@ pub struct LatencyFigures {
     pub max: u64,
     /// Number of files opened because the slot was empty, which are not in the count.
     pub opens: u64,
-    /// Number of files that were not deleted because they were open elsewhere.
+    /// Number of files that were not deleted because they were open elsewhere or gone already.
     pub skips: u64,
     buckets: Vec<u64>,
 }

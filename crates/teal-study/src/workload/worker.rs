@@ -12,6 +12,7 @@ mod names;
 
 use super::aio::OutstandingWrites;
 use super::content::TransferMemory;
+use super::descriptors;
 use super::error::RunError;
 use super::plan::{PlannedFlowop, PlannedThread, ProgramNode, SLOTS};
 use super::random::{RandomStream, ThreadDraws};
@@ -35,13 +36,19 @@ pub(super) enum LeaveReason {
 
 pub(super) type FlowopResult<T = ()> = Result<T, LeaveReason>;
 
-/// Holds an open file.
-#[derive(Debug, Clone)]
-struct OpenSlot {
-    file: Arc<OwnedFd>,
+/// Names a file of a set.
+#[derive(Debug, Clone, Copy)]
+struct NamedFile {
     set: usize,
     index: usize,
     size: u64,
+}
+
+/// Holds an open file.
+#[derive(Debug, Clone)]
+struct OpenSlot {
+    descriptor: Arc<OwnedFd>,
+    file: NamedFile,
 }
 
 /// Holds a thread's state.
@@ -52,6 +59,9 @@ pub(super) struct FlowopRunner<'a, T> {
     draws: ThreadDraws<'a>,
     offsets: RandomStream,
     slots: Vec<Option<OpenSlot>>,
+    /// File that was opened last into each slot. A slot keeps its file's name when it is closed,
+    /// until the file is deleted by the slot.
+    named: Vec<Option<NamedFile>>,
     /// Next slot of `opennext`, which go downwards.
     next_slot: usize,
     /// Rotor of `opennext` in each fileset.
@@ -61,6 +71,8 @@ pub(super) struct FlowopRunner<'a, T> {
     /// Operations that a limit has seen, by flowop.
     seen: Vec<Option<u64>>,
     memory: TransferMemory,
+    /// Is true when the thread can use descriptors of other threads.
+    shares: bool,
     /// Bytes of the thread's memory; 0 means that each flowop has its own.
     memsize: usize,
     seed: u64,
@@ -93,10 +105,12 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
             draws,
             offsets: RandomStream::new(seed, 0x6f66_6673),
             slots: vec![None; SLOTS],
+            named: vec![None; SLOTS],
             next_slot: SLOTS,
             rotors: vec![0; shared.sets.len()],
             constants,
             seen: vec![None; thread.ops.len()],
+            shares: descriptors::can_share(thread),
             memory: TransferMemory::new(memsize, seed, options.strict),
             memsize,
             seed,

@@ -66,6 +66,25 @@ fn what_is_open_elsewhere_is_not_deleted() {
 }
 
 #[test]
+fn a_slot_that_is_closed_still_names_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    // The last of four files is replaced by a copy, for which the first one makes room.
+    let flowops = "flowop openfile name=old,filename=ff,fd=1,indexed=3\n\
+        flowop createfile name=new,filename=ff,fd=2\nflowop closefile name=c1,fd=1\n\
+        flowop writewholefile name=ww,fd=2,srcfd=1,iosize=1k\nflowop closefile name=c2,fd=2\n\
+        flowop deletefile name=dd,fd=1";
+    let set = "entries=4,size=3k,prealloc=100";
+    let deleting = format!("flowop deletefile name=first,filename=ff\n{flowops}");
+    let outcome = run(dir.path(), &body(set, &deleting, "dd", 1));
+    assert_eq!((count(&outcome, "dd"), count(&outcome, "ww")), (1, 1));
+    assert_eq!(sizes(dir.path()), [3072; 3], "two files went, and one came");
+    // A slot that never held a file names none.
+    let never = body(set, "flowop deletefile name=dd,fd=5", "dd", 1);
+    let error = try_run(dir.path(), false, &never).unwrap_err().to_string();
+    assert!(error.contains("names no fileset"), "{error}");
+}
+
+#[test]
 fn attributes_of_an_open_file_are_asked_by_its_slot() {
     let dir = tempfile::tempdir().unwrap();
     let flowops = "flowop openfile name=oo,filename=ff,fd=1\nflowop deletefile name=dd,fd=1\nflowop statfile name=st,fd=1\nflowop closefile name=cc,fd=1";

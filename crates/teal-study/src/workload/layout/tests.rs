@@ -1,7 +1,7 @@
 //! The shape of filesets: depths, widths and names.
 
 use super::*;
-use crate::workload::plan::OpenAccess;
+use crate::workload::plan::{ExistingFiles, OpenAccess, Populating};
 use crate::workload::random::Distribution;
 
 fn set(entries: u64, dirwidth: u64, dirgamma: u64) -> Fileset {
@@ -18,9 +18,8 @@ fn set(entries: u64, dirwidth: u64, dirgamma: u64) -> Fileset {
         dirgamma,
         leafdirs: 0,
         prealloc: 100,
-        paralloc: false,
-        reuse: false,
-        trusttree: false,
+        populating: Populating::OneThread,
+        existing: ExistingFiles::Removed,
         access: OpenAccess::Both,
     }
 }

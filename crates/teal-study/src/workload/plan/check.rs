@@ -1,6 +1,6 @@
 //! Checks that each flowop has what it needs.
 
-use super::{PlannedFlowop, PlannedThread, WorkloadPlan};
+use super::{FlowopFlags, PlannedFlowop, PlannedThread, WorkloadPlan};
 use crate::wml::{FlowopKind, WmlError, WorkloadScript};
 use crate::workload::random::FixedOrDrawn;
 
@@ -63,7 +63,9 @@ fn missing_attribute(op: &PlannedFlowop) -> Option<String> {
         {
             Some("needs a file: filesetname=… or fd=N of one that is open".into())
         }
-        AioWrite if !op.random => Some("writes at random places only: say random".into()),
+        AioWrite if !op.has(FlowopFlags::RANDOM) => {
+            Some("writes at random places only: say random".into())
+        }
         Wakeup | SemPost if op.target.is_none() => Some("needs a target: target=…".into()),
         SemBlock | SemPost if op.value.is_zero() => {
             Some("needs a value of at least 1: value=…".into())
@@ -86,15 +88,19 @@ fn wrong_size(op: &PlannedFlowop) -> Option<String> {
         FixedOrDrawn::Fixed(size) if size > i32::MAX as u64 => Some(format!(
             "has iosize {size}; a transfer is smaller than 2 GiB"
         )),
-        FixedOrDrawn::Fixed(size) if op.directio && size % SECTOR != 0 => Some(format!(
-            "has directio and iosize {size}, which is no multiple of {SECTOR}"
-        )),
+        FixedOrDrawn::Fixed(size) if op.has(FlowopFlags::DIRECTIO) && size % SECTOR != 0 => Some(
+            format!("has directio and iosize {size}, which is no multiple of {SECTOR}"),
+        ),
         _ => None,
     }
 }
 
 fn exceeds_memory(op: &PlannedFlowop, thread: &PlannedThread) -> Option<String> {
-    let spare = if op.directio { SECTOR } else { 0 };
+    let spare = if op.has(FlowopFlags::DIRECTIO) {
+        SECTOR
+    } else {
+        0
+    };
     match (thread.memsize, op.iosize) {
         (FixedOrDrawn::Fixed(memory @ 1..), FixedOrDrawn::Fixed(size)) if size + spare > memory => {
             Some(format!(
@@ -161,7 +167,7 @@ fn unfit_fileset(op: &PlannedFlowop, plan: &WorkloadPlan) -> Option<String> {
         FixedOrDrawn::Fixed(set) => set,
         FixedOrDrawn::Drawn(_) => return None,
     };
-    let random = op.random
+    let random = op.has(FlowopFlags::RANDOM)
         && matches!(
             op.kind,
             FlowopKind::Read | FlowopKind::Write | FlowopKind::AioWrite

@@ -1,15 +1,16 @@
 //! Turns `define file` and `define fileset` into sets of files.
 
 use super::super::random::FixedOrDrawn;
+use super::attributes::ResolvedAttributes;
+use super::builder::PlanBuilder;
+use super::scaling::{scale_entries, scaled_count};
 use super::values::Scope;
-use super::{Fileset, OpenAccess, PlanBuilder};
+use super::{ExistingFiles, Fileset, OpenAccess, Populating};
 use crate::wml::{AttributeList, ScriptCommand, SetKind, SourcePosition, WmlError};
 use std::path::{Component, Path, PathBuf};
 
 /// Limits the files of a set.
 const ENTRIES_MAX: u64 = 1 << 24;
-/// Number of files below which a scaled set keeps all, and makes them smaller.
-const FEW: u64 = 100;
 /// Size of files, and shape of trees, when the script does not set them.
 const SIZE_DEFAULT: u64 = 1024;
 const GAMMA_DEFAULT: u64 = 1500;
@@ -45,97 +46,74 @@ impl PlanBuilder<'_> {
         kind: SetKind,
         attributes: &AttributeList,
     ) -> Result<Fileset, WmlError> {
-        let (script, scope) = (self.script, Scope::global(&self.variables));
-        // Attributes are read by closures, because each has a default of its own.
-        let text = |name: &str| {
-            attributes
-                .get(name)
-                .map(|found| scope.resolve_text(script, found))
-                .transpose()
+        let script = self.script;
+        let read = ResolvedAttributes {
+            script,
+            scope: Scope::global(&self.variables),
+            given: attributes,
         };
-        let number = |name: &str, default: u64| match attributes.get(name) {
-            Some(found) => scope.resolve_number(script, found),
-            None => Ok(FixedOrDrawn::Fixed(default)),
-        };
-        // These attributes shape the tree, so they cannot be drawn anew at each use.
-        let fixed = |name: &str, default: u64| match attributes.get(name) {
-            Some(found) => scope.resolve_fixed(script, found),
-            None => Ok(default),
-        };
-        let is = |name: &str| fixed(name, 0).map(|n| n != 0);
-        let Some(name) = text("name")? else {
+        let Some(name) = read.text("name")? else {
             return Err(script.error_at(place, "a fileset needs a name: name=…"));
         };
-        let Some(path) = text("path")? else {
+        let Some(path) = read.text("path")? else {
             return Err(script.error_at(
                 place,
                 format!("fileset '{name}' has no path; say path=$dir"),
             ));
         };
-        let at = |name: &str| attributes.get(name).map_or(place, |found| found.place);
-        // Positions of errors are those of the attributes at fault.
-        let root = self.resolve_root(at("path"), at("name"), &path, &name)?;
-        let single = kind == SetKind::File;
-        let entries = if single { 1 } else { fixed("entries", 0)? };
-        let leafdirs = fixed("leafdirs", 0)?;
-        check_entries(&name, entries, leafdirs)
-            .map_err(|message| script.error_at(at("entries"), message))?;
-        // A single file has a directory of its own, and no tree.
-        let dirwidth = if single {
-            FixedOrDrawn::Fixed(10)
-        } else {
-            number("dirwidth", 0)?
-        };
-        if dirwidth.is_zero() {
-            let message = format!(
-                "fileset '{name}' has dirwidth 0; say how many entries a directory has: dirwidth=20"
-            );
-            return Err(script.error_at(at("dirwidth"), message));
-        }
-        let dirdepth = drawn_depth(number("dirdepthrv", 0)?)
-            .map_err(|message| script.error_at(at("dirdepthrv"), message))?;
-        let prealloc = self.resolve_prealloc(attributes)?;
-        let access = match (is("readonly")?, is("writeonly")?) {
-            (true, _) => OpenAccess::Read,
-            (false, true) => OpenAccess::Write,
-            (false, false) => OpenAccess::Both,
-        };
-        // A variable that counts files has been scaled already where it was set.
-        let asked = attributes
-            .get("entries")
-            .and_then(|found| self.variables.asked_before_scaling(&found.value));
-        // Few files keep their number, many keep their sizes.
-        let (mut scaled, size_scale) =
-            scale_entries(asked.unwrap_or(entries), self.plan.options.scale);
-        if asked.is_some() {
-            scaled = entries;
-        }
+        let root = self.resolve_root(
+            read.position("path", place),
+            read.position("name", place),
+            &path,
+            &name,
+        )?;
+        // The shape comes before the scaling, which needs the number of files that was asked for.
+        let shape = resolve_shape(&read, place, kind, &name)?;
+        let count = self.scale_fileset(&shape, attributes);
         Ok(Fileset {
             place: script.describe_position(place),
             name,
             root,
-            entries: scaled,
-            entries_asked: asked.unwrap_or(entries),
-            size: number("size", SIZE_DEFAULT)?,
-            size_scale,
-            dirwidth,
-            dirdepth,
-            dirgamma: if single {
-                0
-            } else {
-                fixed("dirgamma", GAMMA_DEFAULT)?
-            },
-            leafdirs: if leafdirs == 0 {
-                0
-            } else {
-                scaled_count(leafdirs, self.plan.options.scale)
-            },
-            prealloc,
-            paralloc: is("paralloc")?,
-            reuse: is("reuse")? || is("trusttree")?,
-            trusttree: is("trusttree")?,
-            access,
+            entries: count.entries,
+            entries_asked: count.asked,
+            size: read.number("size", SIZE_DEFAULT)?,
+            size_scale: count.size_scale,
+            dirwidth: shape.dirwidth,
+            dirdepth: shape.dirdepth,
+            dirgamma: shape.dirgamma,
+            leafdirs: count.leafdirs,
+            prealloc: self.resolve_prealloc(attributes)?,
+            populating: resolve_populating(&read)?,
+            existing: resolve_existing(&read)?,
+            access: resolve_access(&read)?,
         })
+    }
+
+    /// Returns the numbers of files and leaf directories after scaling.
+    fn scale_fileset(&self, shape: &FilesetShape, attributes: &AttributeList) -> ScaledCounts {
+        let scale = self.plan.options.scale;
+        // A variable that counts files has been scaled already where it was set.
+        let before = match attributes.get("entries") {
+            Some(found) => self.variables.asked_before_scaling(&found.value),
+            None => None,
+        };
+        let asked = before.unwrap_or(shape.entries);
+        // Few files keep their number, many keep their sizes.
+        let (scaled, size_scale) = scale_entries(asked, scale);
+        let leafdirs = match shape.leafdirs {
+            0 => 0,
+            asked => scaled_count(asked, scale),
+        };
+        ScaledCounts {
+            entries: if before.is_some() {
+                shape.entries
+            } else {
+                scaled
+            },
+            asked,
+            size_scale,
+            leafdirs,
+        }
     }
 
     /// Returns the percent of the files that exist from the beginning: `true` is all of them, 1 is
@@ -200,18 +178,97 @@ impl PlanBuilder<'_> {
     }
 }
 
-fn scaled_count(count: u64, scale: f64) -> u64 {
-    ((count as f64 * scale).round() as u64).max(1)
+/// Holds the attributes that shape the tree of a set. They cannot be drawn anew at each use.
+struct FilesetShape {
+    entries: u64,
+    leafdirs: u64,
+    dirwidth: FixedOrDrawn,
+    dirdepth: Option<usize>,
+    dirgamma: u64,
 }
 
-/// Returns the number of files after scaling, and the factor on their sizes.
-pub(super) fn scale_entries(entries: u64, scale: f64) -> (u64, f64) {
-    // A set of few files loses its character when their number changes.
-    if entries < FEW {
-        (entries, scale)
+/// Holds the numbers of a set after scaling, and the number of files that the script asks for.
+struct ScaledCounts {
+    entries: u64,
+    asked: u64,
+    size_scale: f64,
+    leafdirs: u64,
+}
+
+fn resolve_shape(
+    read: &ResolvedAttributes<'_>,
+    place: SourcePosition,
+    kind: SetKind,
+    name: &str,
+) -> Result<FilesetShape, WmlError> {
+    let refused = |attribute: &str, message: String| {
+        read.script
+            .error_at(read.position(attribute, place), message)
+    };
+    // `define file` is a set of one, and `entries` means nothing there.
+    let is_single = kind == SetKind::File;
+    let entries = if is_single {
+        1
     } else {
-        (scaled_count(entries, scale), 1.0)
+        read.fixed_number("entries", 0)?
+    };
+    let leafdirs = read.fixed_number("leafdirs", 0)?;
+    check_entries(name, entries, leafdirs).map_err(|message| refused("entries", message))?;
+    // A single file has a directory of its own, and no tree.
+    let (dirwidth, dirgamma) = if is_single {
+        (FixedOrDrawn::Fixed(10), 0)
+    } else {
+        (
+            read.number("dirwidth", 0)?,
+            read.fixed_number("dirgamma", GAMMA_DEFAULT)?,
+        )
+    };
+    if dirwidth.is_zero() {
+        let message = format!(
+            "fileset '{name}' has dirwidth 0; say how many entries a directory has: dirwidth=20"
+        );
+        return Err(refused("dirwidth", message));
     }
+    let dirdepth = drawn_depth(read.number("dirdepthrv", 0)?)
+        .map_err(|message| refused("dirdepthrv", message.to_owned()))?;
+    Ok(FilesetShape {
+        entries,
+        leafdirs,
+        dirwidth,
+        dirdepth,
+        dirgamma,
+    })
+}
+
+fn resolve_populating(read: &ResolvedAttributes<'_>) -> Result<Populating, WmlError> {
+    Ok(if read.is_set("paralloc")? {
+        Populating::ManyThreads
+    } else {
+        Populating::OneThread
+    })
+}
+
+fn resolve_existing(read: &ResolvedAttributes<'_>) -> Result<ExistingFiles, WmlError> {
+    // `trusttree` implies `reuse`, whether that is said or not.
+    Ok(if read.is_set("trusttree")? {
+        ExistingFiles::Trusted
+    } else if read.is_set("reuse")? {
+        ExistingFiles::Reused
+    } else {
+        ExistingFiles::Removed
+    })
+}
+
+fn resolve_access(read: &ResolvedAttributes<'_>) -> Result<OpenAccess, WmlError> {
+    // Both attributes are read even if one decides, so that a fault in either is found.
+    let for_writing = read.is_set("writeonly")?;
+    Ok(if read.is_set("readonly")? {
+        OpenAccess::Read
+    } else if for_writing {
+        OpenAccess::Write
+    } else {
+        OpenAccess::Both
+    })
 }
 
 /// Refuses a set without entries, and one with too many.

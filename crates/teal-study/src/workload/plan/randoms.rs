@@ -1,9 +1,11 @@
 //! Turns `randvar` and `cvar` into random variables.
 
 use super::super::random::{Distribution, RandomVariable};
+use super::builder::PlanBuilder;
 use super::values::{ResolvedValue, Scope};
 use crate::wml::{
-    AttributeList, AttributeValue, SourcePosition, WmlError, WorkloadScript, did_you_mean,
+    AssignedValue, AttributeList, AttributeValue, SourcePosition, WmlError, WorkloadScript,
+    did_you_mean,
 };
 
 /// Limits the shape of an Erlang distribution.
@@ -19,19 +21,21 @@ const TYPES: &[&str] = &[
     "cvar-triangular",
 ];
 
-struct AttributeReader<'a> {
+/// Reads the definition of a random variable.
+struct VariableReader<'a> {
     script: &'a WorkloadScript,
     scope: &'a Scope<'a>,
+    place: SourcePosition,
+    name: &'a str,
     attributes: &'a AttributeList,
 }
 
-impl AttributeReader<'_> {
+impl VariableReader<'_> {
     fn read_number(&self, name: &str) -> Result<Option<f64>, WmlError> {
-        let found = self
-            .attributes
-            .get(name)
-            .map(|attribute| self.scope.resolve_fixed(self.script, attribute));
-        Ok(found.transpose()?.map(|n| n as f64))
+        match self.attributes.get(name) {
+            Some(found) => Ok(Some(self.scope.resolve_fixed(self.script, found)? as f64)),
+            None => Ok(None),
+        }
     }
 
     fn read_word(&self, name: &str) -> Result<Option<(String, SourcePosition)>, WmlError> {
@@ -43,75 +47,160 @@ impl AttributeReader<'_> {
             attribute.place,
         )))
     }
+
+    /// Returns the distribution of a `randvar`. Types are Filebench's; gamma is the default.
+    fn read_distribution(&self, rows: &[[AttributeValue; 3]]) -> Result<Distribution, WmlError> {
+        let (kind, at) = match self.read_word("type")? {
+            Some(found) => found,
+            None => ("gamma".into(), self.place),
+        };
+        match kind.as_str() {
+            "uniform" => Ok(Distribution::Uniform),
+            "gamma" => {
+                let gamma = self.read_number("gamma")?.unwrap_or(1500.0);
+                if gamma > 0.0 {
+                    return Ok(Distribution::Gamma(gamma / 1000.0));
+                }
+                let message = "gamma=0 is no shape; 1500 is the default, and means 1.5";
+                Err(self.script.error_at(at, message))
+            }
+            "tabular" => Ok(Distribution::Tabular(resolve_table(
+                self.script,
+                self.scope,
+                at,
+                rows,
+            )?)),
+            other => {
+                let message =
+                    format!("'{other}' is no type of randvar; there are uniform, gamma, tabular");
+                Err(self.script.error_at(at, message))
+            }
+        }
+    }
+
+    /// Refuses a source of random numbers that the language does not have.
+    fn check_source(&self) -> Result<(), WmlError> {
+        // Both sources mean the seeded stream here, so that runs can be repeated.
+        let Some((source, at)) = self.read_word("randsrc")? else {
+            return Ok(());
+        };
+        if ["urandom", "rand48"].contains(&source.as_str()) {
+            return Ok(());
+        }
+        let message =
+            format!("'{source}' is no source of random numbers; there are urandom and rand48");
+        Err(self.script.error_at(at, message))
+    }
+
+    fn read_randvar(&self, rows: &[[AttributeValue; 3]]) -> Result<RandomVariable, WmlError> {
+        let (script, place, name) = (self.script, self.place, self.name);
+        let mean = self.read_number("mean")?;
+        let spread = self.read_distribution(rows)?;
+        // An even distribution without a mean has no bounds.
+        if spread == Distribution::Uniform && mean.is_none() {
+            let message = format!("${name} is uniform and has no mean; say mean=…");
+            return Err(script.error_at(place, message));
+        }
+        // A mean below the least value cannot be reached by values above it.
+        let min = self.read_number("min")?.unwrap_or(0.0);
+        if let Some(mean) = mean
+            && mean < min
+        {
+            let message =
+                format!("${name} has mean {mean} below its min {min}; it is never below that");
+            return Err(script.error_at(place, message));
+        }
+        self.check_source()?;
+        // randvar has no largest value.
+        Ok(RandomVariable {
+            name: name.to_owned(),
+            distribution: spread,
+            min,
+            max: f64::INFINITY,
+            mean,
+            round: self.read_number("round")?.unwrap_or(0.0),
+            seed: self.read_number("seed")?.unwrap_or(0.0) as u64,
+        })
+    }
+
+    /// Returns the distribution of a `cvar`.
+    fn read_custom_distribution(&self) -> Result<Distribution, WmlError> {
+        let Some((kind, at)) = self.read_word("type")? else {
+            let message = format!("${} needs a type: {}", self.name, TYPES.join(", "));
+            return Err(self.script.error_at(self.place, message));
+        };
+        // The type is looked at first: without it the parameters cannot be judged.
+        let parameters = self.read_word("parameters")?;
+        let Some(names) = parameters_of(&kind) else {
+            let hint = did_you_mean(&kind, TYPES.iter().copied());
+            let message = format!(
+                "'{kind}' is no type of cvar{hint}; there are {}",
+                TYPES.join(", ")
+            );
+            return Err(self.script.error_at(at, message));
+        };
+        let (text, at_parameters) = match parameters {
+            Some((text, at)) => (text, at),
+            None => (String::new(), self.place),
+        };
+        match parameter_values(&kind, self.name, names, &text) {
+            Ok(values) => Ok(distribution_of(&kind, &values)),
+            Err(message) => Err(self.script.error_at(at_parameters, message)),
+        }
+    }
+
+    fn read_cvar(&self) -> Result<RandomVariable, WmlError> {
+        let spread = self.read_custom_distribution()?;
+        // cvar has both bounds, randvar only the lower one.
+        let min = self.read_number("min")?.unwrap_or(0.0);
+        let max = self.read_number("max")?.unwrap_or(f64::INFINITY);
+        if min > max {
+            let message = format!("${} has min {min} above its max {max}", self.name);
+            return Err(self.script.error_at(self.place, message));
+        }
+        Ok(RandomVariable {
+            name: self.name.to_owned(),
+            distribution: spread,
+            min,
+            max,
+            mean: None,
+            round: self.read_number("round")?.unwrap_or(0.0),
+            seed: 0,
+        })
+    }
 }
 
-pub(super) fn resolve_randvar(
-    script: &WorkloadScript,
-    scope: &Scope<'_>,
-    place: SourcePosition,
-    name: &str,
-    attributes: &AttributeList,
-    rows: &[[AttributeValue; 3]],
-) -> Result<RandomVariable, WmlError> {
-    // Types are Filebench's; gamma is the default.
-    let read = AttributeReader {
-        script,
-        scope,
-        attributes,
-    };
-    let (kind, at) = read.read_word("type")?.unwrap_or(("gamma".into(), place));
-    let mean = read.read_number("mean")?;
-    let spread = match kind.as_str() {
-        "uniform" => Distribution::Uniform,
-        "gamma" => match read.read_number("gamma")?.unwrap_or(1500.0) {
-            gamma if gamma > 0.0 => Distribution::Gamma(gamma / 1000.0),
-            _ => {
-                return Err(script.error_at(
-                    at,
-                    "gamma=0 is no shape; 1500 is the default, and means 1.5",
-                ));
+impl PlanBuilder<'_> {
+    pub(super) fn assign_variable(
+        &mut self,
+        place: SourcePosition,
+        name: &str,
+        assigned: &AssignedValue,
+    ) -> Result<(), WmlError> {
+        let scope = Scope::global(&self.variables);
+        // Both kinds of random variables are read by the same rules.
+        let reader = |attributes| VariableReader {
+            script: self.script,
+            scope: &scope,
+            place,
+            name,
+            attributes,
+        };
+        let random = match assigned {
+            AssignedValue::Value(value) => {
+                let resolved = scope.resolve_value(self.script, place, value)?;
+                self.variables.assign(name, resolved);
+                return Ok(());
             }
-        },
-        "tabular" => Distribution::Tabular(resolve_table(script, scope, at, rows)?),
-        other => {
-            let message =
-                format!("'{other}' is no type of randvar; there are uniform, gamma, tabular");
-            return Err(script.error_at(at, message));
-        }
-    };
-    // An even distribution without a mean has no bounds.
-    if spread == Distribution::Uniform && mean.is_none() {
-        return Err(script.error_at(
-            place,
-            format!("${name} is uniform and has no mean; say mean=…"),
-        ));
+            AssignedValue::Random(attributes, rows) => reader(attributes).read_randvar(rows)?,
+            AssignedValue::Custom(attributes) => reader(attributes).read_cvar()?,
+        };
+        // Random variables become entries of the plan, which attributes refer to by number.
+        self.plan.randoms.push(random);
+        let number = self.plan.randoms.len() - 1;
+        self.variables.assign(name, ResolvedValue::Random(number));
+        Ok(())
     }
-    // A mean below the least value cannot be reached by values above it.
-    let min = read.read_number("min")?.unwrap_or(0.0);
-    if let Some(mean) = mean.filter(|mean| *mean < min) {
-        return Err(script.error_at(
-            place,
-            format!("${name} has mean {mean} below its min {min}; it is never below that"),
-        ));
-    }
-    if let Some((source, at)) = read.read_word("randsrc")?
-        && !["urandom", "rand48"].contains(&source.as_str())
-    {
-        return Err(script.error_at(
-            at,
-            format!("'{source}' is no source of random numbers; there are urandom and rand48"),
-        ));
-    }
-    // randvar has no largest value.
-    Ok(RandomVariable {
-        name: name.to_owned(),
-        distribution: spread,
-        min,
-        max: f64::INFINITY,
-        mean,
-        round: read.read_number("round")?.unwrap_or(0.0),
-        seed: read.read_number("seed")?.unwrap_or(0.0) as u64,
-    })
 }
 
 /// Returns the hundred slots of a table, in its order.
@@ -248,42 +337,29 @@ fn check_parameters(
     }
 }
 
-pub(super) fn resolve_cvar(
-    script: &WorkloadScript,
-    scope: &Scope<'_>,
-    place: SourcePosition,
-    name: &str,
-    attributes: &AttributeList,
-) -> Result<RandomVariable, WmlError> {
-    let read = AttributeReader {
-        script,
-        scope,
-        attributes,
-    };
-    let Some((kind, at)) = read.read_word("type")? else {
-        return Err(script.error_at(place, format!("${name} needs a type: {}", TYPES.join(", "))));
-    };
-    // Parameters are one string: `name:number;name:number`.
-    let parameters = read.read_word("parameters")?;
-    let given = parameters.as_ref().map_or(Vec::new(), |(text, _)| {
-        text.split(';').filter(|p| !p.is_empty()).collect()
-    });
-    let at_parameters = parameters.as_ref().map_or(place, |(_, at)| *at);
-    let Some(names) = parameters_of(&kind) else {
-        let hint = did_you_mean(&kind, TYPES.iter().copied());
-        return Err(script.error_at(
-            at,
-            format!(
-                "'{kind}' is no type of cvar{hint}; there are {}",
-                TYPES.join(", ")
-            ),
-        ));
-    };
-    let values = read_parameters(&kind, names, &given)
-        .and_then(|values| check_parameters(&kind, name, names, &values).map(|()| values))
-        .map_err(|message| script.error_at(at_parameters, message))?;
-    // The order of the values is that of `parameters_of`.
-    let spread = match kind.as_str() {
+/// Returns the checked values of the parameters of a type, which are one string:
+/// `name:number;name:number`.
+fn parameter_values(
+    kind: &str,
+    variable: &str,
+    names: &[ParameterDefault],
+    text: &str,
+) -> Result<Vec<f64>, String> {
+    // A semicolon at the end leaves an empty part, which is no fault.
+    let mut given = Vec::new();
+    for parameter in text.split(';') {
+        if !parameter.is_empty() {
+            given.push(parameter);
+        }
+    }
+    let values = read_parameters(kind, names, &given)?;
+    check_parameters(kind, variable, names, &values)?;
+    Ok(values)
+}
+
+/// Returns the distribution of a type. The order of the values is that of [`parameters_of`].
+fn distribution_of(kind: &str, values: &[f64]) -> Distribution {
+    match kind {
         "cvar-uniform" => Distribution::Between(values[0], values[1]),
         "cvar-normal" => Distribution::Normal(values[0], values[1]),
         "cvar-lognormal" => Distribution::LogNormal(values[0], values[1]),
@@ -292,22 +368,5 @@ pub(super) fn resolve_cvar(
         "cvar-gamma" => Distribution::GammaOf(values[0], values[1]),
         "cvar-erlang" => Distribution::Erlang(values[0], values[1]),
         _ => Distribution::Triangular(values[0], values[1], values[2]),
-    };
-    // cvar has both bounds, randvar only the lower one.
-    let (min, max) = (
-        read.read_number("min")?.unwrap_or(0.0),
-        read.read_number("max")?.unwrap_or(f64::INFINITY),
-    );
-    if min > max {
-        return Err(script.error_at(place, format!("${name} has min {min} above its max {max}")));
     }
-    Ok(RandomVariable {
-        name: name.to_owned(),
-        distribution: spread,
-        min,
-        max,
-        mean: None,
-        round: read.read_number("round")?.unwrap_or(0.0),
-        seed: 0,
-    })
 }

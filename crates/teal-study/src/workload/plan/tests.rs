@@ -1,7 +1,7 @@
 //! What a script comes to before anything runs.
 
 use super::*;
-use crate::wml::parse_script;
+use crate::wml::{WmlError, parse_script};
 use crate::workload::random::{Distribution, ThreadDraws};
 use crate::workload::shipped::SHIPPED;
 
@@ -140,6 +140,31 @@ fn a_script_without_run_is_refused() {
         [RunStep::Run],
         "nothing comes after run"
     );
+}
+
+#[test]
+fn a_caller_that_says_how_long_it_runs_needs_no_run() {
+    let text = thread("flowop hog name=hh");
+    let without = text.strip_suffix("\nrun 1").unwrap();
+    let options = |seconds, operations| WorkloadOptions {
+        seconds,
+        operations,
+        ..options()
+    };
+    let timed = planned_with(without, options(Some(7), None)).unwrap();
+    assert_eq!(
+        (&timed.steps[..], timed.seconds),
+        (&[RunStep::Run][..], Some(7))
+    );
+    let counted = planned_with(without, options(None, Some(9))).unwrap();
+    assert_eq!(
+        (&counted.steps[..], counted.seconds),
+        (&[RunStep::Run][..], Some(60))
+    );
+    let quits = planned_with(&format!("{without}\nquit"), options(Some(7), None)).unwrap();
+    assert_eq!(quits.steps, [], "a script that quits does not run");
+    let empty = planned_with(SET, options(Some(7), None)).unwrap_err();
+    assert!(empty.message.contains("no process"), "{empty}");
 }
 
 #[test]
@@ -343,8 +368,12 @@ fn filesets_have_their_defaults() {
         (FixedOrDrawn::Fixed(1024), 1500, 0, 0)
     );
     assert_eq!(
-        (set.reuse, set.trusttree, set.paralloc, set.access),
-        (false, false, false, OpenAccess::Both)
+        (set.existing, set.populating, set.access),
+        (
+            ExistingFiles::Removed,
+            Populating::OneThread,
+            OpenAccess::Both
+        )
     );
     assert_eq!(
         (file.entries, file.dirwidth, file.dirgamma),

@@ -1,10 +1,11 @@
 //! Resolves variables, and the values of attributes.
 
 use super::super::random::FixedOrDrawn;
-use super::{PlanBuilder, WorkloadOptions};
+use super::WorkloadOptions;
+use super::scaling::scale_entries;
 use crate::wml::{
-    AssignedValue, AttributeValue, NamedAttribute, ScriptCommand, SourcePosition, WmlError,
-    WorkloadScript, did_you_mean,
+    AttributeValue, NamedAttribute, ScriptCommand, SourcePosition, WmlError, WorkloadScript,
+    did_you_mean,
 };
 use std::collections::BTreeMap;
 
@@ -51,45 +52,49 @@ fn parse_setting(text: &str) -> ResolvedValue {
     }
 }
 
+/// Returns the variables that are used as `entries` of a set: only these are scaled.
+fn variables_that_count_files(script: &WorkloadScript) -> Vec<String> {
+    // A number that is written out is no variable: its set is scaled by itself.
+    let mut counts = Vec::new();
+    for (_, command) in &script.commands {
+        if let ScriptCommand::Files(_, attributes) = command
+            && let Some(entries) = attributes.get("entries")
+            && let AttributeValue::Variable(name) = &entries.value
+        {
+            counts.push(name.clone());
+        }
+    }
+    counts
+}
+
+/// Returns the variables that the script sets: only these can be overridden.
+fn variables_set_by(script: &WorkloadScript) -> Vec<&str> {
+    // Random variables count too: a number may take their place.
+    let mut known = Vec::new();
+    for (_, command) in &script.commands {
+        if let ScriptCommand::Set(name, _) = command {
+            known.push(name.as_str());
+        }
+    }
+    known
+}
+
 // `dir` is known before the script begins.
 impl ScriptVariables {
     pub(super) fn new(
         script: &WorkloadScript,
         options: &WorkloadOptions,
     ) -> Result<Self, WmlError> {
-        let set = BTreeMap::from([(
-            "dir".to_owned(),
-            ResolvedValue::Text(options.dir.display().to_string()),
-        )]);
-        // Only variables that are used as `entries` are scaled.
-        let counts = script
-            .commands
-            .iter()
-            .filter_map(|(_, command)| match command {
-                ScriptCommand::Files(_, attributes) => match &attributes.get("entries")?.value {
-                    AttributeValue::Variable(name) => Some(name.clone()),
-                    _ => None,
-                },
-                _ => None,
-            });
-        let counts = counts.collect();
+        let dir = ResolvedValue::Text(options.dir.display().to_string());
         let mut variables = Self {
-            set,
+            set: BTreeMap::from([("dir".to_owned(), dir)]),
             fixed_names: vec!["dir".into()],
-            counts,
+            counts: variables_that_count_files(script),
             asked: BTreeMap::new(),
             scale: options.scale,
         };
-        // Only variables that the script sets can be overridden.
-        let known: Vec<&str> = script
-            .commands
-            .iter()
-            .filter_map(|(_, command)| match command {
-                ScriptCommand::Set(name, _) => Some(name.as_str()),
-                _ => None,
-            })
-            .collect();
         // A variable that the script never sets would have no effect.
+        let known = variables_set_by(script);
         for (name, text) in &options.set {
             if !known.contains(&name.as_str()) {
                 let hint = did_you_mean(name, known.iter().copied());
@@ -110,7 +115,7 @@ impl ScriptVariables {
         Ok(variables)
     }
 
-    fn assign(&mut self, name: &str, to: ResolvedValue) {
+    pub(super) fn assign(&mut self, name: &str, to: ResolvedValue) {
         if self.fixed_names.iter().any(|held| held == name) {
             return;
         }
@@ -118,7 +123,7 @@ impl ScriptVariables {
         let to = match to {
             ResolvedValue::Int(asked) if self.counts.iter().any(|count| count == name) => {
                 self.asked.insert(name.to_owned(), asked);
-                ResolvedValue::Int(super::files::scale_entries(asked, self.scale).0)
+                ResolvedValue::Int(scale_entries(asked, self.scale).0)
             }
             to => to,
         };
@@ -283,40 +288,5 @@ impl<'a> Scope<'a> {
             ResolvedValue::Text(text) => Ok(text),
             _ => self.type_error(script, attribute, "a string"),
         }
-    }
-}
-
-impl PlanBuilder<'_> {
-    pub(super) fn assign_variable(
-        &mut self,
-        place: SourcePosition,
-        name: &str,
-        assigned: &AssignedValue,
-    ) -> Result<(), WmlError> {
-        let scope = Scope::global(&self.variables);
-        // Random variables become entries of the plan, which attributes refer to by number.
-        let resolved = match assigned {
-            AssignedValue::Value(value) => scope.resolve_value(self.script, place, value)?,
-            AssignedValue::Random(attributes, rows) => {
-                let random = super::randoms::resolve_randvar(
-                    self.script,
-                    &scope,
-                    place,
-                    name,
-                    attributes,
-                    rows,
-                )?;
-                self.plan.randoms.push(random);
-                ResolvedValue::Random(self.plan.randoms.len() - 1)
-            }
-            AssignedValue::Custom(attributes) => {
-                let random =
-                    super::randoms::resolve_cvar(self.script, &scope, place, name, attributes)?;
-                self.plan.randoms.push(random);
-                ResolvedValue::Random(self.plan.randoms.len() - 1)
-            }
-        };
-        self.variables.assign(name, resolved);
-        Ok(())
     }
 }

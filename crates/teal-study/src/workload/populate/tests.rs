@@ -3,6 +3,7 @@
 use super::*;
 use crate::wml::parse_script;
 use crate::workload::plan::{WorkloadOptions, plan_script};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 fn planned(dir: &Path, attributes: &str) -> WorkloadPlan {

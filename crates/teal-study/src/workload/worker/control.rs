@@ -1,6 +1,6 @@
 //! Runs flowops without a file: waiting for each other, limits, ends, time, load.
 
-use super::super::plan::PlannedFlowop;
+use super::super::plan::{FlowopFlags, PlannedFlowop};
 use super::super::shared::MeetingPoint;
 use super::super::waiting::WaitOutcome;
 use super::{FlowopResult, FlowopRunner, LeaveReason};
@@ -57,7 +57,10 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let began = self.now();
         for meeting in self.shared.meeting_points(&op.targets) {
             if let MeetingPoint::Semaphore(semaphore) = meeting {
-                self.check_wait(op, semaphore.post(value, op.blocking, &self.shared.stop))?;
+                self.check_wait(
+                    op,
+                    semaphore.post(value, op.has(FlowopFlags::BLOCKING), &self.shared.stop),
+                )?;
             }
         }
         self.record_operation(at, began, 0);
@@ -103,35 +106,8 @@ impl<T: Timer> FlowopRunner<'_, T> {
     /// those of its target, or all. Filebench lets a limit without a target charge the operations
     /// of the whole process to each of its threads.
     pub(super) fn apply_limit(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
-        // With targets, the limit charges them; without, everything that the thread does.
         let began = self.now();
-        let done = if op.targets.is_empty() {
-            let strict = self.shared.plan.options.strict;
-            let threads = if strict {
-                self.shared.process_of(self.state)
-            } else {
-                std::slice::from_ref(self.state)
-            };
-            threads
-                .iter()
-                .map(|thread| match op.kind {
-                    FlowopKind::IopsLimit => thread.totals.transfers(),
-                    FlowopKind::OpsLimit => thread.totals.operations(),
-                    _ => thread.totals.bytes(),
-                })
-                .sum()
-        } else {
-            let tallies = op.targets.iter().map(|id| &self.state.tallies[id.op]);
-            tallies
-                .map(|tally| {
-                    if op.kind == FlowopKind::BwLimit {
-                        tally.bytes()
-                    } else {
-                        tally.count()
-                    }
-                })
-                .sum::<u64>()
-        };
+        let done = self.done_before_limit(op);
         // `bwlimit` counts megabytes, the others operations.
         let unit = if op.kind == FlowopKind::BwLimit {
             EVENT_BYTES
@@ -148,41 +124,73 @@ impl<T: Timer> FlowopRunner<'_, T> {
         Ok(())
     }
 
+    /// Returns the work that a limit charges: that of its targets, or else everything that the
+    /// thread has done.
+    fn done_before_limit(&self, op: &PlannedFlowop) -> u64 {
+        // A limit with a target counts its bytes or its operations, whatever kind it is of.
+        let mut done = 0;
+        if !op.targets.is_empty() {
+            for target in &op.targets {
+                let tally = &self.state.tallies[target.op];
+                done += match op.kind {
+                    FlowopKind::BwLimit => tally.bytes(),
+                    _ => tally.count(),
+                };
+            }
+            return done;
+        }
+        let threads = if self.shared.plan.options.strict {
+            self.shared.process_of(self.state)
+        } else {
+            std::slice::from_ref(self.state)
+        };
+        for thread in threads {
+            done += match op.kind {
+                FlowopKind::IopsLimit => thread.totals.transfers(),
+                FlowopKind::OpsLimit => thread.totals.operations(),
+                _ => thread.totals.bytes(),
+            };
+        }
+        done
+    }
+
     pub(super) fn finish_on(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let began = self.now();
-        let count = op.kind == FlowopKind::FinishOnCount;
-        // With targets, all their instances count; without, everything of the process.
-        let done: u64 = if op.targets.is_empty() {
-            let threads = self.shared.process_of(self.state).iter();
-            threads
-                .map(|thread| {
-                    if count {
-                        thread.totals.operations()
-                    } else {
-                        thread.totals.bytes()
-                    }
-                })
-                .sum()
-        } else {
-            let tallies = op.targets.iter().flat_map(|id| {
-                self.shared
-                    .threads_running(*id)
-                    .map(|thread| &thread.tallies[id.op])
-            });
-            tallies
-                .map(|tally| if count { tally.count() } else { tally.bytes() })
-                .sum()
-        };
+        // The look comes before the record: the rule itself is no work of its target.
+        let (operations, bytes) = self.done_before_end(op);
         self.record_operation(at, began, 0);
         // Filebench ends at the count, but only beyond the bytes.
         let value = self.constants[at].1;
-        if if count { done >= value } else { done > value } {
-            return Err(LeaveReason::Done(format!(
-                "flowop '{}' has reached {value}",
-                op.name
-            )));
+        let is_reached = match op.kind {
+            FlowopKind::FinishOnCount => operations >= value,
+            _ => bytes > value,
+        };
+        if !is_reached {
+            return Ok(());
         }
-        Ok(())
+        Err(LeaveReason::Done(format!(
+            "flowop '{}' has reached {value}",
+            op.name
+        )))
+    }
+
+    /// Returns operations and bytes of all instances of the targets, or else of the process.
+    fn done_before_end(&self, op: &PlannedFlowop) -> (u64, u64) {
+        let (mut operations, mut bytes) = (0, 0);
+        if op.targets.is_empty() {
+            for thread in self.shared.process_of(self.state) {
+                operations += thread.totals.operations();
+                bytes += thread.totals.bytes();
+            }
+        }
+        for target in &op.targets {
+            for thread in self.shared.threads_running(*target) {
+                let tally = &thread.tallies[target.op];
+                operations += tally.count();
+                bytes += tally.bytes();
+            }
+        }
+        (operations, bytes)
     }
 
     pub(super) fn hog(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {

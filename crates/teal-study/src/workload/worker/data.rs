@@ -1,7 +1,7 @@
 //! Runs flowops on content: reads, writes, appends, syncs, background writes.
 
 use super::super::aio::WriteRequest;
-use super::super::plan::PlannedFlowop;
+use super::super::plan::{FlowopFlags, PlannedFlowop};
 use super::{FlowopResult, FlowopRunner, LeaveReason, OpenSlot};
 use crate::wml::FlowopKind;
 use rustix::fs::SeekFrom;
@@ -55,7 +55,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
             return Err(self.usage_failure(op, &why));
         }
         // Direct transfers need aligned memory.
-        let step = if op.directio {
+        let step = if op.has(FlowopFlags::DIRECTIO) {
             len.next_multiple_of(SECTOR)
         } else {
             len
@@ -80,7 +80,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         len: usize,
     ) -> FlowopResult<u64> {
         let (whole, len) = match self.constants[at].0 {
-            0 => (slot.size, len as u64),
+            0 => (slot.file.size, len as u64),
             set => (set, len as u64),
         };
         if whole < len || len == 0 {
@@ -106,9 +106,9 @@ impl<T: Timer> FlowopRunner<'_, T> {
 
     pub(super) fn read(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.file_in_slot(at, op)?;
-        let len = self.transfer_length(op, slot.size);
+        let len = self.transfer_length(op, slot.file.size);
         let from = self.memory_offset(op, len)?;
-        let offset = if op.random {
+        let offset = if op.has(FlowopFlags::RANDOM) {
             Some(self.random_offset(at, op, &slot, len)?)
         } else {
             None
@@ -117,8 +117,8 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let target = self.memory.read_target(from, len);
         let began = self.shared.now_nanos();
         let done = match offset {
-            Some(offset) => rustix::io::pread(&*slot.file, target, offset),
-            None => rustix::io::read(&*slot.file, target),
+            Some(offset) => rustix::io::pread(&*slot.descriptor, target, offset),
+            None => rustix::io::read(&*slot.descriptor, target),
         };
         let read = done.map_err(|e| self.io_failure(op, "reading", e))?;
         // A sequential read begins anew at the end of the file.
@@ -127,7 +127,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
             "the kernel reads no more than it was asked for"
         );
         if offset.is_none() && read < len {
-            rustix::fs::seek(&*slot.file, SeekFrom::Start(0))
+            rustix::fs::seek(&*slot.descriptor, SeekFrom::Start(0))
                 .map_err(|e| self.io_failure(op, "going back to the start", e))?;
         }
         self.record_operation(at, began, read as u64);
@@ -137,9 +137,9 @@ impl<T: Timer> FlowopRunner<'_, T> {
     pub(super) fn write(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         // Sequential writes go on where the descriptor stands.
         let slot = self.file_in_slot(at, op)?;
-        let len = self.transfer_length(op, slot.size);
+        let len = self.transfer_length(op, slot.file.size);
         let from = self.memory_offset(op, len)?;
-        let offset = if op.random {
+        let offset = if op.has(FlowopFlags::RANDOM) {
             Some(self.random_offset(at, op, &slot, len)?)
         } else {
             None
@@ -148,8 +148,8 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let content = self.memory.fresh_content(from, len);
         let began = self.shared.now_nanos();
         let done = match offset {
-            Some(offset) => rustix::io::pwrite(&*slot.file, content, offset),
-            None => rustix::io::write(&*slot.file, content),
+            Some(offset) => rustix::io::pwrite(&*slot.descriptor, content, offset),
+            None => rustix::io::write(&*slot.descriptor, content),
         };
         let written = done.map_err(|e| self.io_failure(op, "writing", e))?;
         self.record_operation(at, began, written as u64);
@@ -158,15 +158,15 @@ impl<T: Timer> FlowopRunner<'_, T> {
 
     pub(super) fn read_whole(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.file_in_slot(at, op)?;
-        let len = self.transfer_length(op, slot.size.max(1));
+        let len = self.transfer_length(op, slot.file.size.max(1));
         let from = self.memory_offset(op, len)?;
         let target = self.memory.read_target(from, len);
         let began = self.shared.now_nanos();
         let mut bytes = 0;
         // Reading a whole file begins at its start, wherever the descriptor stands.
-        let mut done = rustix::fs::seek(&*slot.file, SeekFrom::Start(0)).map(|_| ());
+        let mut done = rustix::fs::seek(&*slot.descriptor, SeekFrom::Start(0)).map(|_| ());
         while done.is_ok() {
-            match rustix::io::read(&*slot.file, &mut *target) {
+            match rustix::io::read(&*slot.descriptor, &mut *target) {
                 Ok(0) => break,
                 Ok(read) => bytes += read as u64,
                 Err(e) => done = Err(e),
@@ -180,8 +180,8 @@ impl<T: Timer> FlowopRunner<'_, T> {
     pub(super) fn write_whole(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.file_in_slot(at, op)?;
         // The source gives the length, if one is named.
-        let source = self.slots[op.srcfd].as_ref().filter(|_| op.srcfd > 0);
-        let whole = source.map_or(slot.size, |source| source.size);
+        let source = self.named[op.srcfd].filter(|_| op.srcfd > 0);
+        let whole = source.map_or(slot.file.size, |source| source.size);
         let len = self.transfer_length(op, whole);
         let from = self.memory_offset(op, len)?;
         let strict = self.shared.plan.options.strict && whole > len as u64;
@@ -195,7 +195,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
                 (whole - bytes).min(len as u64) as usize
             };
             let content = self.memory.fresh_content(from, part);
-            match rustix::io::write(&*slot.file, content) {
+            match rustix::io::write(&*slot.descriptor, content) {
                 Ok(written) => bytes += written as u64,
                 Err(e) => return Err(self.io_failure(op, "writing", e)),
             }
@@ -219,14 +219,16 @@ impl<T: Timer> FlowopRunner<'_, T> {
         let content = self.memory.fresh_content(from, len);
         let began = self.shared.now_nanos();
         let written = match len {
-            0 => rustix::fs::seek(&*slot.file, SeekFrom::End(0)).map(|_| 0),
+            0 => rustix::fs::seek(&*slot.descriptor, SeekFrom::End(0)).map(|_| 0),
             // In Filebench an append of another thread in between is overwritten.
-            _ if self.shared.plan.options.strict => rustix::fs::seek(&*slot.file, SeekFrom::End(0))
-                .and_then(|_| rustix::io::write(&*slot.file, content)),
+            _ if self.shared.plan.options.strict => {
+                rustix::fs::seek(&*slot.descriptor, SeekFrom::End(0))
+                    .and_then(|_| rustix::io::write(&*slot.descriptor, content))
+            }
             // This appends at the end whatever other threads do. The file offset is behind the data
             // then.
             _ => rustix::io::pwritev2(
-                &*slot.file,
+                &*slot.descriptor,
                 &[IoSlice::new(content)],
                 u64::MAX,
                 ReadWriteFlags::APPEND,
@@ -240,7 +242,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
     pub(super) fn fsync(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.file_in_slot(at, op)?;
         let began = self.now();
-        let done = rustix::fs::fsync(&*slot.file);
+        let done = rustix::fs::fsync(&*slot.descriptor);
         self.record_operation(at, began, 0);
         self.unless_strict(op, "syncing", done)
     }
@@ -251,9 +253,9 @@ impl<T: Timer> FlowopRunner<'_, T> {
             .slots
             .iter()
             .flatten()
-            .filter(|slot| Some(slot.set) == op.set)
+            .filter(|slot| Some(slot.file.set) == op.set)
         {
-            self.unless_strict(op, "syncing", rustix::fs::fsync(&*slot.file))?;
+            self.unless_strict(op, "syncing", rustix::fs::fsync(&*slot.descriptor))?;
         }
         self.record_operation(at, began, 0);
         Ok(())
@@ -261,7 +263,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
 
     pub(super) fn aio_write(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
         let slot = self.file_in_slot(at, op)?;
-        let len = self.transfer_length(op, slot.size);
+        let len = self.transfer_length(op, slot.file.size);
         let from = self.memory_offset(op, len)?;
         let offset = self.random_offset(at, op, &slot, len)?;
         // The content is copied, because this thread goes on to change its memory.
@@ -269,7 +271,7 @@ impl<T: Timer> FlowopRunner<'_, T> {
         data.copy_from_slice(self.memory.fresh_content(from, len));
         let began = self.now();
         self.shared.queue.push(WriteRequest {
-            file: slot.file,
+            file: slot.descriptor,
             offset,
             data,
             outstanding: Arc::clone(&self.aio),

@@ -1,9 +1,10 @@
 //! Runs flowops on names: open, create, close, delete, stat, directories.
 
 use super::super::fileset::{EntryKind, FilesetState, PickTurn};
-use super::super::plan::{OpenAccess, PlannedFlowop, SLOTS};
+use super::super::plan::{FlowopFlags, OpenAccess, PlannedFlowop, SLOTS};
 use super::super::{c_path, random::FixedOrDrawn};
-use super::{FlowopResult, FlowopRunner, LeaveReason, OpenSlot};
+use super::{FlowopResult, FlowopRunner, LeaveReason, NamedFile, OpenSlot};
+use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -13,6 +14,20 @@ use teal_env::Timer;
 const TRIES: usize = 64;
 /// Bytes that an entry of a directory counts beside its name: Filebench's `sizeof dirent - 1`.
 const DIRENT: u64 = 279;
+
+/// Returns the flags of an opening: the fileset says how its files are opened, the flowop how they
+/// are written.
+fn open_flags(op: &PlannedFlowop, access: OpenAccess) -> OFlags {
+    let mut flags = OFlags::CLOEXEC;
+    flags |= match access {
+        OpenAccess::Read => OFlags::RDONLY,
+        OpenAccess::Write => OFlags::WRONLY,
+        OpenAccess::Both => OFlags::RDWR,
+    };
+    flags.set(OFlags::SYNC, op.has(FlowopFlags::DSYNC));
+    flags.set(OFlags::DIRECT, op.has(FlowopFlags::DIRECTIO));
+    flags
+}
 
 impl<'a, T: Timer> FlowopRunner<'a, T> {
     pub(super) fn fileset_of(&self, op: &PlannedFlowop) -> FlowopResult<(usize, &'a FilesetState)> {
@@ -27,15 +42,12 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
 
     /// Returns the slot by the rule of the language: the named one, the next of `opennext`, or 0.
     pub(super) fn slot_of(&mut self, op: &PlannedFlowop) -> usize {
-        match op {
-            PlannedFlowop { fd: 1.., .. } => op.fd,
-            PlannedFlowop { opennext: true, .. } => {
-                // Slots of `opennext` go down, and begin anew at the top.
-                self.next_slot = self.next_slot.checked_sub(1).unwrap_or(SLOTS - 1);
-                self.next_slot
-            }
-            _ => 0,
+        if op.fd > 0 || !op.has(FlowopFlags::OPENNEXT) {
+            return op.fd;
         }
+        // Slots of `opennext` go down, and begin anew at the top.
+        self.next_slot = self.next_slot.checked_sub(1).unwrap_or(SLOTS - 1);
+        self.next_slot
     }
 
     /// Picks an entry of a set, by index or by turn.
@@ -50,7 +62,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         let files = &self.shared.sets[set];
         let turn = match op.indexed {
             Some(number) => PickTurn::Index(self.draw_index(number, files, what)),
-            None if op.opennext => PickTurn::Own(&mut self.rotors[set]),
+            None if op.has(FlowopFlags::OPENNEXT) => PickTurn::Own(&mut self.rotors[set]),
             None => PickTurn::Next,
         };
         let picked = files.pick_entry(what, existing, turn, &self.shared.stop);
@@ -117,47 +129,57 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
     ) -> FlowopResult<u64> {
         let files = &self.shared.sets[set];
         files.write_path(EntryKind::File, index, &mut self.path);
-        let mut flags = OFlags::CLOEXEC | more;
-        // The fileset says how its files are opened, the flowop how they are written.
-        flags |= match files.access {
-            OpenAccess::Read => OFlags::RDONLY,
-            OpenAccess::Write => OFlags::WRONLY,
-            OpenAccess::Both => OFlags::RDWR,
-        };
-        flags.set(OFlags::SYNC, op.dsync);
-        flags.set(OFlags::DIRECT, op.directio);
-        let (name, mode) = (c_path(&self.path), Mode::from_raw_mode(0o666));
+        // The latency covers one call: that which succeeded, or failed for good.
+        let flags = open_flags(op, files.access) | more;
         let mut began = self.now();
-        let mut opened = rustix::fs::openat(files.root_fd(), name, flags, mode);
+        let mut opened = self.open_path(files, flags);
         // Files of a set that was not populated have no directories yet.
         if matches!(opened, Err(Errno::NOENT)) && more.contains(OFlags::CREATE) {
             self.make_parents(files, op)?;
             began = self.now();
-            opened = rustix::fs::openat(files.root_fd(), c_path(&self.path), flags, mode);
+            opened = self.open_path(files, flags);
         }
-        let file = match opened {
-            Ok(file) => file,
-            Err(e) => {
-                return Err(self.io_failure(
-                    op,
-                    &format!("opening {}", files.display_path(&self.path)),
-                    e,
-                ));
-            }
-        };
-        if op.noreadahead {
+        let opened = opened.map_err(|e| {
+            let what = format!("opening {}", files.display_path(&self.path));
+            self.io_failure(op, &what, e)
+        })?;
+        if op.has(FlowopFlags::NOREADAHEAD) {
             // The advice is best effort: a file system may ignore it.
-            let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
+            let _ = rustix::fs::fadvise(&opened, 0, None, Advice::Random);
         }
         // Counted while the entry is busy, so that no deletion comes in between.
         files.note_opened(index);
-        self.slots[slot] = Some(OpenSlot {
-            file: Arc::new(file),
+        let named = NamedFile {
             set,
             index,
             size: files.layout.files[index].size,
+        };
+        self.named[slot] = Some(named);
+        self.slots[slot] = Some(OpenSlot {
+            descriptor: self.keep_descriptor(op, named, opened),
+            file: named,
         });
         Ok(began)
+    }
+
+    /// Opens the path that was built last.
+    fn open_path(&self, files: &FilesetState, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let mode = Mode::from_raw_mode(0o666);
+        rustix::fs::openat(files.root_fd(), c_path(&self.path), flags, mode)
+    }
+
+    /// Returns the descriptor that the slot keeps of a file that was just opened: this one, or
+    /// the one that another thread has, if threads share them.
+    fn keep_descriptor(
+        &self,
+        op: &PlannedFlowop,
+        file: NamedFile,
+        opened: OwnedFd,
+    ) -> Arc<OwnedFd> {
+        match &self.shared.descriptors {
+            Some(shared) if self.shares => shared.share(file.set, file.index, op.flags, opened),
+            _ => Arc::new(opened),
+        }
     }
 
     /// Makes the directories above the path that was built last.
@@ -211,24 +233,19 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         let began = self.now();
         // The last reference to the descriptor closes it, unless a background write still holds
         // one.
-        drop(slot.file);
+        drop(slot.descriptor);
         self.record_operation(at, began, 0);
-        self.shared.sets[slot.set].note_closed(slot.index);
+        self.shared.sets[slot.file.set].note_closed(slot.file.index);
         Ok(())
     }
 
     pub(super) fn delete_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
-        let strict = self.shared.plan.options.strict;
-        // A named slot chooses its own file.
-        if let Some(slot) = self.slots[op.fd].clone().filter(|_| op.fd > 0) {
-            let files = &self.shared.sets[slot.set];
-            if !files.claim_file(slot.index, &self.shared.stop) {
-                return Ok(());
-            }
-            // The slot of this thread is one of the openings.
-            let elsewhere = files.times_open(slot.index) > 1;
-            return self.unlink_file(at, op, files, slot.index, elsewhere);
+        if op.fd > 0
+            && let Some(file) = self.named[op.fd]
+        {
+            return self.delete_named_file(at, op, file);
         }
+        let strict = self.shared.plan.options.strict;
         let (set, files) = self.fileset_of(op)?;
         for tried in 1.. {
             let index = self.pick_entry(op, set, EntryKind::File, true)?;
@@ -245,6 +262,29 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
             return self.unlink_file(at, op, files, index, open);
         }
         Ok(())
+    }
+
+    /// Deletes the file that was opened last into a slot, which may be closed by now.
+    fn delete_named_file(
+        &mut self,
+        at: usize,
+        op: &PlannedFlowop,
+        file: NamedFile,
+    ) -> FlowopResult {
+        let files = &self.shared.sets[file.set];
+        if !files.claim_file(file.index, &self.shared.stop) {
+            // Another thread has deleted it meanwhile.
+            self.named[op.fd] = None;
+            self.state.tallies[at].note_skipped();
+            return Ok(());
+        }
+        // The slot of this thread may be one of the openings.
+        let own = u32::from(self.slots[op.fd].is_some());
+        let elsewhere = files.times_open(file.index) > own;
+        if !elsewhere {
+            self.named[op.fd] = None;
+        }
+        self.unlink_file(at, op, files, file.index, elsewhere)
     }
 
     /// Removes a file that is busy, unless it is open elsewhere.
@@ -278,7 +318,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         // An open file is asked by its descriptor, any other by its path.
         if let Some(slot) = self.slots[op.fd].as_ref().filter(|_| op.fd > 0) {
             let began = self.now();
-            let done = rustix::fs::fstat(&*slot.file);
+            let done = rustix::fs::fstat(&*slot.descriptor);
             self.record_operation(at, began, 0);
             return done
                 .map(drop)
