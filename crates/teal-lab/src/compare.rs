@@ -208,12 +208,7 @@ fn compare_within(args: &CompareArgs) -> Result<ExitCode> {
             name.as_ref().context("say --system or --scheduler")?,
         ),
     };
-    // The names of all parts, sorted.
-    let names: BTreeSet<String> = runs
-        .iter()
-        .cloned()
-        .map(|mut run| std::mem::take(axis(&mut run)))
-        .collect();
+    let names = part_names(&runs, axis);
     if !names.contains(of) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         bail!(
@@ -222,36 +217,57 @@ fn compare_within(args: &CompareArgs) -> Result<ExitCode> {
             names.join(", ")
         );
     }
-    // Each other part is compared by this one.
-    let base = runs_of_part(&runs, axis, of);
-    debug_assert!(!base.is_empty(), "the part is among the names");
-    let mut all = Vec::new();
-    for name in names.iter().filter(|name| *name != of) {
-        let other = runs_of_part(&runs, axis, name);
-        for mut change in compare_results(&base, &other).workloads {
-            change.names.push(name.clone());
-            all.push(change);
-        }
-    }
-    all.sort_by(|a, b| a.names.cmp(&b.names));
-    if !all.iter().any(is_known) {
+    let changes = compare_parts(&runs, axis, of, &names);
+    if !changes.iter().any(is_known) {
         bail!(
             "{} has nothing that shares two blocks with {of}: nothing can be told",
             args.before.display()
         );
     }
     if args.json {
-        let list: Vec<Value> = all.iter().map(change_json).collect();
-        say!(
-            "{}",
-            serde_json::to_string_pretty(&json!({ "version": 1, "by": of, "parts": list }))?
-        );
+        let list: Vec<Value> = changes.iter().map(change_json).collect();
+        let all = json!({ "version": 1, "by": of, "parts": list });
+        say!("{}", serde_json::to_string_pretty(&all)?);
     } else {
         say!("by {of}, means over all that has both; a sample is a block");
-        all.iter()
-            .for_each(|change| say!("{}", change_line(change)));
+        for change in &changes {
+            say!("{}", change_line(change));
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the names of all parts, sorted.
+fn part_names(runs: &[CellRun], axis: PartName) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for run in runs {
+        names.insert(std::mem::take(axis(&mut run.clone())));
+    }
+    names
+}
+
+/// Compares each other part by this one.
+fn compare_parts(
+    runs: &[CellRun],
+    axis: PartName,
+    of: &str,
+    names: &BTreeSet<String>,
+) -> Vec<MeasuredChange> {
+    let base = runs_of_part(runs, axis, of);
+    debug_assert!(!base.is_empty(), "the part is among the names");
+    let mut changes = Vec::new();
+    for name in names {
+        if name == of {
+            continue;
+        }
+        let other = runs_of_part(runs, axis, name);
+        for mut change in compare_results(&base, &other).workloads {
+            change.names.push(name.clone());
+            changes.push(change);
+        }
+    }
+    changes.sort_by(|a, b| a.names.cmp(&b.names));
+    changes
 }
 
 fn verdict_word(of: &MeasuredChange) -> &'static str {

@@ -60,59 +60,119 @@ fn append_session(
     (instance, end): (u64, Duration),
     numbers: &mut SeededNumbers,
 ) -> Duration {
-    // The kind's hash separates the files of one kind from those of another.
-    let kind = session
-        .kind
-        .bytes()
-        .fold(0, |sum, byte| mix_bits(sum ^ u64::from(byte)))
-        >> 40;
-    let mut made = HashSet::new();
-    // `before` is the time of the last event in the recording, `now` the time in the day.
-    let (mut before, mut now, mut marked) = (Duration::ZERO, begin, begin);
+    let mut objects = SessionObjects {
+        kind: hash_kind(&session.kind),
+        instance,
+        made: HashSet::new(),
+    };
+    let mut clock = SessionClock {
+        recorded: Duration::ZERO,
+        now: begin,
+        marked: begin,
+    };
     for item in &session.items {
-        let TraceItem::Event(event) = item else {
-            let own = |object: u64| object_of_day(&made, kind, instance, object);
-            if let TraceItem::Called(called) = item {
-                let (object, parent) = (own(called.object), own(called.parent));
-                items.push(TraceItem::Called(teal_trace::ObjectName {
-                    object,
-                    parent,
-                    ..called.clone()
-                }));
+        match item {
+            TraceItem::Event(event) => {
+                clock.advance_to(event.at);
+                if let Action::Mark { text } = &event.action {
+                    clock.take_mark(text.as_bytes(), numbers);
+                    continue;
+                }
+                // The day ends within the session.
+                if clock.now > end {
+                    break;
+                }
+                objects.note_made(event);
+                // The event keeps everything but its time and its numbers.
+                let shifted = shift_event(event, clock.now, |object| objects.of_day(object));
+                items.push(TraceItem::Event(shifted));
             }
-            continue;
-        };
-        // Distances between events are kept; marks move all that follows.
-        now += event.at.saturating_sub(before);
-        before = event.at;
-        if let Action::Mark { text } = &event.action {
-            let words = String::from_utf8_lossy(text.as_bytes()).into_owned();
-            // `play` holds a pace since the mark before, `think` draws a pause.
-            match words
-                .strip_prefix("play ")
-                .and_then(|pace| pace.parse().ok())
-            {
-                Some(pace) => now = now.max(marked + Duration::from_millis(pace)),
-                None if words == "think" => now += draw_pause(THINK, numbers),
-                None => {}
-            }
-            marked = now;
-            continue;
+            TraceItem::Called(called) => items.push(TraceItem::Called(teal_trace::ObjectName {
+                object: objects.of_day(called.object),
+                parent: objects.of_day(called.parent),
+                ..called.clone()
+            })),
+            _ => {}
         }
-        // The day ends within the session.
-        if now > end {
-            break;
-        }
-        if let (true, EventOutcome::Done(object)) = (creates_object(&event.action), event.outcome) {
-            made.insert(object);
-        }
-        // The event keeps everything but its time and its numbers.
-        items.push(TraceItem::Event(shift_event(event, now, |object| {
-            object_of_day(&made, kind, instance, object)
-        })));
     }
-    debug_assert!(now >= begin, "a session ends after its beginning");
-    now
+    debug_assert!(clock.now >= begin, "a session ends after its beginning");
+    clock.now
+}
+
+/// Returns a number of a kind: it separates the files of one kind from those of another.
+fn hash_kind(kind: &str) -> u64 {
+    let mut sum = 0;
+    for byte in kind.bytes() {
+        sum = mix_bits(sum ^ u64::from(byte));
+    }
+    sum >> 40
+}
+
+/// Holds the time of a session in the day.
+struct SessionClock {
+    /// Time of the last event in the recording.
+    recorded: Duration,
+    now: Duration,
+    /// Time of the last mark in the day.
+    marked: Duration,
+}
+
+impl SessionClock {
+    /// Goes on to an event: distances between events are kept.
+    fn advance_to(&mut self, at: Duration) {
+        // A recording that was put together may go back in time: that is no distance.
+        self.now += at.saturating_sub(self.recorded);
+        self.recorded = at;
+    }
+
+    /// Moves all that follows by what a mark says: `play` holds a pace since the mark before,
+    /// `think` draws a pause.
+    fn take_mark(&mut self, words: &[u8], numbers: &mut SeededNumbers) {
+        // Any other word only names a place in the recording.
+        let words = String::from_utf8_lossy(words);
+        let pace = words
+            .strip_prefix("play ")
+            .and_then(|pace| pace.parse().ok());
+        if let Some(pace) = pace {
+            self.now = self.now.max(self.marked + Duration::from_millis(pace));
+        } else if words == "think" {
+            self.now += draw_pause(THINK, numbers);
+        }
+        self.marked = self.now;
+    }
+}
+
+/// Numbers the objects of a session in the day.
+struct SessionObjects {
+    kind: u64,
+    instance: u64,
+    /// Objects that the session has made.
+    made: HashSet<u64>,
+}
+
+impl SessionObjects {
+    fn note_made(&mut self, event: &TraceEvent) {
+        if let EventOutcome::Done(object) = event.outcome
+            && creates_object(&event.action)
+        {
+            self.made.insert(object);
+        }
+    }
+
+    /// Returns an object's number in the day: 0 stays 0. Files that the session made get a number
+    /// of this instance, the others one that all sessions of the kind share.
+    fn of_day(&self, object: u64) -> u64 {
+        if object == 0 {
+            return 0;
+        }
+        // The instance stands in bits above those of recorded numbers.
+        let whose = if self.made.contains(&object) {
+            self.instance << 24
+        } else {
+            0
+        };
+        mix_bits(self.kind ^ (whose << 16)) << 20 ^ object
+    }
 }
 
 fn creates_object(action: &Action) -> bool {
@@ -124,22 +184,6 @@ fn creates_object(action: &Action) -> bool {
             | Action::Symlink { .. }
             | Action::Tmpfile { .. }
     )
-}
-
-/// Returns an object's number in the day: 0 stays 0.
-fn object_of_day(made: &HashSet<u64>, kind: u64, instance: u64, object: u64) -> u64 {
-    // Files that a session made get a number of this instance, the others one that all sessions of
-    // the kind share.
-    let whose = if made.contains(&object) {
-        instance << 24
-    } else {
-        0
-    };
-    if object == 0 {
-        0
-    } else {
-        mix_bits(kind ^ (whose << 16)) << 20 ^ object
-    }
 }
 
 fn shift_event(event: &TraceEvent, at: Duration, own: impl Fn(u64) -> u64) -> TraceEvent {

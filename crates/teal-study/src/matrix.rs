@@ -11,6 +11,7 @@
 //! 3. What was not measured is not ranked: cells with fewer than two runs, or with runs that were
 //!    not steady, have no place.
 
+mod cell_row;
 mod compare;
 mod decide;
 mod differ;
@@ -28,6 +29,7 @@ mod system;
 mod tests;
 pub mod tune;
 
+pub use cell_row::CellRow;
 pub use compare::{MatrixChanges, MeasuredChange, compare_results};
 pub use decide::{BestChoice, CellScore, Cemp, cemp_between, choose_best, pareto_front};
 pub use differ::{MatrixDifferences, find_differences};
@@ -35,7 +37,7 @@ pub use file::{
     CacheState, Matrix, MatrixDevice, MatrixError, MatrixWorkload, MeterKind, MeterSettings,
     RunRules, SchedulerList,
 };
-pub use findings::{CellRow, MatrixFindings, WorkloadVerdict};
+pub use findings::{MatrixFindings, WorkloadVerdict};
 pub use order::MatrixCell;
 pub use page::{PageDetails, render_html};
 pub use power::{PowerReadings, READINGS_MIN};

@@ -155,6 +155,53 @@ pub struct LinearTrend {
     pub high: f64,
 }
 
+/// Holds the means of times and logarithms, and the sums of squares and products around them.
+struct LogMoments {
+    mean_x: f64,
+    mean_y: f64,
+    /// Sum of the squares of the times.
+    spread: f64,
+    /// Sum of the products of times and logarithms.
+    covariance: f64,
+}
+
+impl LogMoments {
+    fn of_points(points: &[(f64, f64)]) -> Self {
+        let n = points.len() as f64;
+        let (mut sum_x, mut sum_y) = (0.0, 0.0);
+        for (x, y) in points {
+            sum_x += x;
+            sum_y += y.ln();
+        }
+        let mut moments = Self {
+            mean_x: sum_x / n,
+            mean_y: sum_y / n,
+            spread: 0.0,
+            covariance: 0.0,
+        };
+        for point in points {
+            let (x, y) = moments.beside_means(point);
+            moments.spread += x * x;
+            moments.covariance += x * y;
+        }
+        moments
+    }
+
+    fn beside_means(&self, (x, y): &(f64, f64)) -> (f64, f64) {
+        (x - self.mean_x, y.ln() - self.mean_y)
+    }
+
+    /// Returns the sum of squares that a line with this slope leaves.
+    fn squares_beside(&self, points: &[(f64, f64)], rise: f64) -> f64 {
+        let mut squares = 0.0;
+        for point in points {
+            let (x, y) = self.beside_means(point);
+            squares += (y - rise * x).powi(2);
+        }
+        squares
+    }
+}
+
 impl LinearTrend {
     /// Fits a line by least squares through the logarithms of figures above zero. It takes at least
     /// three points at different times.
@@ -163,28 +210,20 @@ impl LinearTrend {
         if n < 3 || points.iter().any(|(_, y)| *y <= 0.0) {
             return None;
         }
-        let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (*x, y.ln())).collect();
-        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n as f64;
-        let (mean_x, mean_y) = (mean(|p| p.0), mean(|p| p.1));
-        let sum = |of: &dyn Fn(f64, f64) -> f64| {
-            points
-                .iter()
-                .map(|(x, y)| of(x - mean_x, y - mean_y))
-                .sum::<f64>()
-        };
+        let moments = LogMoments::of_points(points);
         // Without different times no line is defined.
-        let spread = sum(&|x, _| x * x);
-        if spread <= 0.0 {
+        if moments.spread <= 0.0 {
             return None;
         }
         // The slope of least squares, and the sum of squares that it leaves.
-        let rise = sum(&|x, y| x * y) / spread;
-        let rest = sum(&|x, y| (y - rise * x).powi(2)) / (n - 2) as f64;
-        let (first, last) = points
-            .iter()
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| {
-                (a.min(p.0), b.max(p.0))
-            });
+        let rise = moments.covariance / moments.spread;
+        let rest = moments.squares_beside(points, rise) / (n - 2) as f64;
+        let spread = moments.spread;
+        let (mut first, mut last) = (f64::INFINITY, f64::NEG_INFINITY);
+        for (x, _) in points {
+            first = first.min(*x);
+            last = last.max(*x);
+        }
         let (middle, half) = (
             rise * (last - first),
             student_t95(n - 2) * (rest / spread).sqrt() * (last - first),
@@ -227,56 +266,77 @@ pub(crate) fn median(of: &mut [f64]) -> f64 {
 /// Returns the two-sided p of Wilcoxon's signed-rank test. Differences of zero are left out, and
 /// ties share their rank.
 fn signed_rank(differences: &[f64]) -> Option<f64> {
-    let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
-    let n = sorted.len();
-    if n < SIGNED_RANK_LEAST {
+    let mut sorted = differences.to_vec();
+    sorted.retain(|d| *d != 0.0);
+    if sorted.len() < SIGNED_RANK_LEAST {
         return None;
     }
     sorted.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
-    // The ranks are doubled, because those of ties are halves.
-    let mut ranks = vec![0_usize; n];
+    // Both signs are ranked together, by size alone.
+    let ranks = doubled_ranks(&sorted);
+    let all: usize = ranks.iter().sum();
+    // The rank sum of the positive differences; the smaller side is the statistic.
+    let mut above = 0;
+    for (rank, difference) in ranks.iter().zip(&sorted) {
+        if *difference > 0.0 {
+            above += rank;
+        }
+    }
+    let least = above.min(all - above);
+    let one_sided = if ranks.len() <= SIGNED_RANK_EXACT {
+        exact_rank_sum_part(&ranks, least)
+    } else {
+        normal_rank_sum_part(&ranks, least)
+    };
+    Some((2.0 * one_sided).min(1.0))
+}
+
+/// Returns the ranks of sorted differences by their size. They are doubled, because those of ties
+/// are halves.
+fn doubled_ranks(sorted: &[f64]) -> Vec<usize> {
+    let mut ranks = vec![0; sorted.len()];
     let mut at = 0;
-    while at < n {
-        let end = at
-            + sorted[at..]
-                .iter()
-                .take_while(|d| d.abs() == sorted[at].abs())
-                .count();
+    while at < sorted.len() {
+        // Ties stand together after sorting, and share the mean of their ranks.
+        let mut end = at + 1;
+        while end < sorted.len() && sorted[end].abs() == sorted[at].abs() {
+            end += 1;
+        }
         ranks[at..end].fill(at + 1 + end);
         at = end;
     }
+    ranks
+}
+
+/// Returns the part of all combinations of signs that have at most this rank sum: counts them for
+/// each rank sum, by dynamic programming.
+fn exact_rank_sum_part(ranks: &[usize], least: usize) -> f64 {
     let all: usize = ranks.iter().sum();
-    // The rank sum of the positive differences; the smaller side is the statistic.
-    let above: usize = ranks
-        .iter()
-        .zip(&sorted)
-        .filter(|(_, d)| **d > 0.0)
-        .map(|(rank, _)| rank)
-        .sum();
-    let least = above.min(all - above);
-    if n <= SIGNED_RANK_EXACT {
-        // Counts the combinations of signs for each rank sum, by dynamic programming.
-        let mut ways = vec![0.0_f64; all + 1];
-        ways[0] = 1.0;
-        debug_assert!(all >= least, "a part is larger than the whole");
-        for rank in &ranks {
-            (*rank..=all)
-                .rev()
-                .for_each(|sum| ways[sum] += ways[sum - rank]);
+    debug_assert!(all >= least, "a part is larger than the whole");
+    let mut ways = vec![0.0_f64; all + 1];
+    ways[0] = 1.0;
+    for rank in ranks {
+        for sum in (*rank..=all).rev() {
+            ways[sum] += ways[sum - rank];
         }
-        let few: f64 = ways[..=least].iter().sum();
-        return Some((2.0 * few / 2_f64.powi(n as i32)).min(1.0));
     }
-    // The normal approximation, with a correction for continuity.
+    // All combinations of signs are equally likely if there is no difference.
+    let few: f64 = ways[..=least].iter().sum();
+    few / 2_f64.powi(ranks.len() as i32)
+}
+
+/// Returns this part by the normal approximation, with a correction for continuity.
+fn normal_rank_sum_part(ranks: &[usize], least: usize) -> f64 {
+    let all: usize = ranks.iter().sum();
     let mean = all as f64 / 2.0;
-    let deviation = ranks
-        .iter()
-        .map(|rank| (*rank as f64).powi(2))
-        .sum::<f64>()
-        .sqrt()
-        / 2.0;
+    let mut squares = 0.0;
+    for rank in ranks {
+        squares += (*rank as f64).powi(2);
+    }
+    let deviation = squares.sqrt() / 2.0;
+    // Ranks are doubled here too, so half a rank is one.
     let z = (mean - least as f64 - 1.0).max(0.0) / deviation;
-    Some((2.0 * upper_normal(z)).min(1.0))
+    upper_normal(z)
 }
 
 /// Returns the part of a normal distribution above `z` deviations (Abramowitz and Stegun 26.2.17:

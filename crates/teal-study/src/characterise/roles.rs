@@ -27,7 +27,7 @@ const ALIKE: f64 = 0.5;
 const LASTING_PART: f64 = 0.8;
 
 /// A role.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ThreadRole {
     /// Threads that have it.
     pub(super) threads: u64,
@@ -100,58 +100,66 @@ fn sort_roles(seen: &ObservedTrace, mut roles: Vec<ThreadRole>) -> Vec<ThreadRol
 /// Returns the roles, the one first that the others can follow at the least cost.
 pub(super) fn assign_roles(seen: &ObservedTrace, sets: &TraceFilesets) -> Vec<ThreadRole> {
     let threads = visits_by_thread(seen, sets);
-    let lasts = |process: &u32| {
-        seen.lives
-            .get(process)
-            .is_some_and(|[from, to]| (*to - *from) * 2 >= seen.length)
-    };
-    let of = |wanted: &dyn Fn(&u32) -> bool| -> u64 {
-        threads
-            .iter()
-            .filter(|(process, _)| wanted(process))
-            .map(|(_, thread)| count_calls(&thread.mix))
-            .sum()
-    };
-    // If threads come and go, no single thread has calls enough to tell a role by.
-    let all_alike = (of(&lasts) as f64) < of(&|_| true) as f64 * LASTING_PART;
+    let come_and_go = do_threads_come_and_go(seen, &threads);
     // The busiest come first, because they make the most reliable founders of roles. The thread's
     // number breaks ties, so that the result is repeatable.
     let mut sorted: Vec<(u32, ThreadVisits)> = threads.into_iter().collect();
     sorted.sort_by_key(|(process, thread)| (std::cmp::Reverse(count_calls(&thread.mix)), *process));
     let mut roles: Vec<(CallMix, ThreadRole)> = Vec::new();
     for (process, thread) in sorted {
-        // The nearest role by total variation.
-        let near = roles
-            .iter()
-            .enumerate()
-            .map(|(at, (mix, _))| (at, total_variation(&thread.mix, mix)));
-        let near = near.min_by(|a, b| a.1.total_cmp(&b.1));
-        let tells = !all_alike
-            && lasts(&process)
-            && count_calls(&thread.mix) >= TELLING
-            && roles.len() < ROLES_MAX;
-        let at = match near {
-            Some((at, distance)) if distance < ALIKE || !tells => at,
+        let lasts = does_last(seen, process);
+        let can_found =
+            !come_and_go && lasts && count_calls(&thread.mix) >= TELLING && roles.len() < ROLES_MAX;
+        let at = match nearest_role(&roles, &thread.mix) {
+            Some((at, distance)) if distance < ALIKE || !can_found => at,
             _ => {
-                roles.push((
-                    CallMix::new(),
-                    ThreadRole {
-                        threads: 0,
-                        visits: Vec::new(),
-                    },
-                ));
+                roles.push(Default::default());
                 roles.len() - 1
             }
         };
         let (mix, role) = &mut roles[at];
         // Short-lived threads add their calls to a role, but not to its number of threads.
-        role.threads += u64::from(lasts(&process));
+        role.threads += u64::from(lasts);
         role.visits.extend(thread.visits);
-        thread
-            .mix
-            .into_iter()
-            .for_each(|(kind, n)| *mix.entry(kind).or_default() += n);
+        for (kind, n) in thread.mix {
+            *mix.entry(kind).or_default() += n;
+        }
     }
     let roles = roles.into_iter().map(|(_, role)| role).collect();
     sort_roles(seen, roles)
+}
+
+/// Returns whether a thread was there for half of the time.
+fn does_last(seen: &ObservedTrace, process: u32) -> bool {
+    match seen.lives.get(&process) {
+        Some([from, to]) => (*to - *from) * 2 >= seen.length,
+        None => false,
+    }
+}
+
+/// Returns whether threads come and go: then no single one has calls enough to tell a role by.
+fn do_threads_come_and_go(seen: &ObservedTrace, threads: &HashMap<u32, ThreadVisits>) -> bool {
+    // Calls count, not threads: many short threads may do little.
+    let (mut all, mut of_lasting) = (0, 0);
+    for (process, thread) in threads {
+        let calls = count_calls(&thread.mix);
+        all += calls;
+        if does_last(seen, *process) {
+            of_lasting += calls;
+        }
+    }
+    (of_lasting as f64) < all as f64 * LASTING_PART
+}
+
+/// Returns the place of the nearest role by total variation, and its distance.
+fn nearest_role(roles: &[(CallMix, ThreadRole)], mix: &CallMix) -> Option<(usize, f64)> {
+    // The first of equally near roles is the busier one.
+    let mut nearest: Option<(usize, f64)> = None;
+    for (at, (other, _)) in roles.iter().enumerate() {
+        let distance = total_variation(mix, other);
+        if nearest.is_none_or(|(_, least)| distance < least) {
+            nearest = Some((at, distance));
+        }
+    }
+    nearest
 }

@@ -28,59 +28,44 @@ pub(super) fn write_script(
         text: String::new(),
         variables: 0,
     };
-    let seconds = seen.length.as_secs_f64().ceil().max(1.0);
-    let shapes = || roles.iter().flat_map(|(_, shapes)| shapes);
-    let kept: u64 = shapes().map(|shape| shape.count).sum();
+    let mut shapes = Vec::new();
+    for (role, (_, of_role)) in roles.iter().enumerate() {
+        for shape in of_role {
+            shapes.push((role, shape));
+        }
+    }
+    let kept: u64 = shapes.iter().map(|(_, shape)| shape.count).sum();
     out.write_header(seen, about, kept);
     out.write_thread_counts(roles);
-    let _ = writeln!(
-        out.text,
-        "# Visits a second, as they were met; 0: as fast as it goes"
-    );
-    // The rate of the recording, so that a replay is as busy as the original was.
-    let rate = (kept as f64 / seen.length.as_secs_f64().max(0.001))
-        .round()
-        .max(1.0);
-    let _ = writeln!(
-        out.text,
-        "set $rate={rate}\nset $seconds={seconds}\n\neventgen rate=$rate\nset mode quit firstdone\n"
-    );
-    let used: BTreeSet<usize> = shapes().map(|shape| shape.set).collect();
-    // Only filesets that some shape uses are defined.
-    for at in used {
-        let random = shapes()
-            .filter(|shape| shape.set == at)
-            .flat_map(|shape| &shape.parts);
-        let random = random
-            .filter(|part| matches!(part.step, VisitStep::ReadRandom | VisitStep::WriteRandom));
-        // A random place must have room for a whole call, so files have at least that size.
-        let least = random.map(|part| part.sizes.largest()).max().unwrap_or(0);
-        out.write_fileset(at, &sets.sets[at], least);
-    }
+    out.write_pace(seen, kept);
+    out.write_filesets(sets, &shapes);
     let mut calls = vec![String::new(); roles.len()];
     // Shapes are numbered over all roles: flowops have one namespace.
-    let of_roles = roles
-        .iter()
-        .enumerate()
-        .flat_map(|(role, (_, shapes))| shapes.iter().map(move |shape| (role, shape)));
-    for (at, (role, shape)) in of_roles.enumerate() {
-        let calls = &mut calls[role];
-        let [now, of_these] = shape.times.each_ref().map(|times| out.write_value(times));
-        out.write_shape(at, shape, &sets.sets[shape.set]);
-        // A shape that occurs at most once in a round needs no second, rarer flowop around it.
-        if of_these == "1" {
-            let _ = writeln!(calls, "    flowop visit{at} name=v{at},iters={now}");
-            continue;
-        }
-        let _ = writeln!(
-            out.text,
-            "define flowop name=seldom{at} {{\n  flowop visit{at} name=v,iters={of_these}\n}}\n"
-        );
-        let _ = writeln!(calls, "    flowop seldom{at} name=v{at},iters={now}");
+    for (at, (role, shape)) in shapes.into_iter().enumerate() {
+        let call = out.write_visit(at, shape, &sets.sets[shape.set]);
+        calls[role].push_str(&call);
     }
     add_pacing(roles, &mut calls);
     out.write_process(&calls);
     out.text
+}
+
+/// Returns the largest call at a random place in a set: files have at least that size, so that it
+/// has room.
+fn largest_random_call(set: usize, shapes: &[(usize, &VisitShape)]) -> u64 {
+    // Only transfers at random places must fit as a whole.
+    let mut largest = 0;
+    for (_, shape) in shapes {
+        if shape.set != set {
+            continue;
+        }
+        for part in &shape.parts {
+            if matches!(part.step, VisitStep::ReadRandom | VisitStep::WriteRandom) {
+                largest = largest.max(part.sizes.largest());
+            }
+        }
+    }
+    largest
 }
 
 /// Adds the calls by which the first role paces the others.
@@ -162,6 +147,47 @@ struct ScriptWriter {
 }
 
 impl ScriptWriter {
+    /// Writes the rate of visits and the length: those of the recording, so that a replay is as
+    /// busy as the original was.
+    fn write_pace(&mut self, seen: &ObservedTrace, kept: u64) {
+        // A recording of a moment has no rate of its own.
+        let length = seen.length.as_secs_f64();
+        let seconds = length.ceil().max(1.0);
+        let rate = (kept as f64 / length.max(0.001)).round().max(1.0);
+        let _ = writeln!(
+            self.text,
+            "# Visits a second, as they were met; 0: as fast as it goes"
+        );
+        let _ = writeln!(
+            self.text,
+            "set $rate={rate}\nset $seconds={seconds}\n\n\
+             eventgen rate=$rate\nset mode quit firstdone\n"
+        );
+    }
+
+    /// Writes the filesets that some shape uses.
+    fn write_filesets(&mut self, sets: &TraceFilesets, shapes: &[(usize, &VisitShape)]) {
+        let used: BTreeSet<usize> = shapes.iter().map(|(_, shape)| shape.set).collect();
+        for at in used {
+            self.write_fileset(at, &sets.sets[at], largest_random_call(at, shapes));
+        }
+    }
+
+    /// Writes the flowop of a visit, and returns the call of it in its thread.
+    fn write_visit(&mut self, at: usize, shape: &VisitShape, set: &TraceFileset) -> String {
+        let [now, of_these] = shape.times.each_ref().map(|times| self.write_value(times));
+        self.write_shape(at, shape, set);
+        // A shape that occurs at most once in a round needs no second, rarer flowop around it.
+        if of_these == "1" {
+            return format!("    flowop visit{at} name=v{at},iters={now}\n");
+        }
+        let _ = writeln!(
+            self.text,
+            "define flowop name=seldom{at} {{\n  flowop visit{at} name=v,iters={of_these}\n}}\n"
+        );
+        format!("    flowop seldom{at} name=v{at},iters={now}\n")
+    }
+
     /// Writes the number of threads of each role.
     fn write_thread_counts(&mut self, roles: &[(u64, Vec<VisitShape>)]) {
         // Numbers of threads are variables, so that a run can change them from the command line.
@@ -296,72 +322,33 @@ impl ScriptWriter {
 
     fn write_shape(&mut self, at: usize, shape: &VisitShape, set: &TraceFileset) {
         // Values are written before the flowop, because drawn ones become variables there.
-        let parts: Vec<[String; 2]> = shape
-            .parts
-            .iter()
-            .map(|part| [&part.times, &part.sizes].map(|value| self.write_value(value)))
-            .collect();
+        let mut parts = Vec::new();
+        for part in &shape.parts {
+            parts.push([&part.times, &part.sizes].map(|value| self.write_value(value)));
+        }
         let _ = writeln!(self.text, "# {} visits", shape.count);
         let _ = writeln!(
             self.text,
             "define flowop name=visit{at} {{\n  flowop eventlimit name=go"
         );
-        let files = shape.set;
-        // Drawn anew for each file that is opened.
-        let from = if set.choice.is_some() {
-            format!("filesetname=set{files},indexed=$pick{files}")
-        } else {
-            format!("filesetname=set{files}")
-        };
-        // A file that is kept open has a slot of its own, by set.
-        // Kept slots are spread over the slots that can be named; slot 1 is for files that are
-        // opened and closed.
-        let slot = if shape.opens {
-            1
-        } else {
-            2 + files % (SLOTS - 1)
-        };
-        if shape.opens
-            && shape
-                .parts
-                .first()
-                .is_none_or(|part| part.step != VisitStep::Create)
-        {
-            let _ = writeln!(self.text, "  flowop openfile name=open,{from},fd={slot}");
+        // All steps of a visit work on one file.
+        let place = VisitPlace::of_shape(shape, set);
+        let makes_first = shape
+            .parts
+            .first()
+            .is_some_and(|part| part.step == VisitStep::Create);
+        if shape.opens && !makes_first {
+            let _ = writeln!(
+                self.text,
+                "  flowop openfile name=open,{},fd={}",
+                place.pick, place.slot
+            );
         }
         // Steps follow in the order in which they were first seen in the visit.
         for (number, (ShapeStep { step, .. }, [times, size])) in
             shape.parts.iter().zip(&parts).enumerate()
         {
-            let fd = if shape.opens {
-                format!("fd={slot}")
-            } else {
-                format!("{from},fd={slot}")
-            };
-            let what = match step {
-                VisitStep::Create => {
-                    format!("createfile name=make,filesetname=set{files},fd={slot}")
-                }
-                VisitStep::ReadWhole => {
-                    format!("readwholefile name=read{number},{fd},iosize={size}")
-                }
-                VisitStep::Read => format!("read name=read{number},{fd},iosize={size}"),
-                VisitStep::ReadRandom => {
-                    format!("read name=read{number},{fd},iosize={size},random")
-                }
-                VisitStep::Append => format!("appendfile name=append{number},{fd},iosize={size}"),
-                VisitStep::Write => format!("write name=write{number},{fd},iosize={size}"),
-                VisitStep::WriteRandom => {
-                    format!("write name=write{number},{fd},iosize={size},random")
-                }
-                VisitStep::Fsync => format!("fsync name=fsync{number},{fd}"),
-                VisitStep::Stat if shape.opens => format!("statfile name=stat{number},{fd}"),
-                VisitStep::Stat => format!("statfile name=stat{number},{from}"),
-                VisitStep::Delete => format!("deletefile name=delete,filesetname=set{files}"),
-                VisitStep::List => format!("listdir name=ls,filesetname=set{files}"),
-                VisitStep::MakeDir => format!("makedir name=makedir,filesetname=dirs{files}"),
-                VisitStep::RemoveDir => format!("removedir name=removedir,filesetname=dirs{files}"),
-            };
+            let what = place.flowop_of(*step, number, size);
             // A file is created once in a visit, and one call is the default.
             let iters = if *step == VisitStep::Create || times == "1" {
                 String::new()
@@ -371,8 +358,78 @@ impl ScriptWriter {
             let _ = writeln!(self.text, "  flowop {what}{iters}");
         }
         if shape.opens {
-            let _ = writeln!(self.text, "  flowop closefile name=close,fd={slot}");
+            let _ = writeln!(self.text, "  flowop closefile name=close,fd={}", place.slot);
         }
         let _ = writeln!(self.text, "}}\n");
+    }
+}
+
+/// Says how the flowops of a visit name their file.
+struct VisitPlace {
+    /// Number of the set.
+    set: usize,
+    /// Attributes that pick a file, which is drawn anew each time where visits are not even.
+    pick: String,
+    slot: usize,
+    /// Is true when the visit opens its file, and closes it again.
+    opens: bool,
+}
+
+impl VisitPlace {
+    fn of_shape(shape: &VisitShape, set: &TraceFileset) -> Self {
+        let number = shape.set;
+        let pick = if set.choice.is_some() {
+            format!("filesetname=set{number},indexed=$pick{number}")
+        } else {
+            format!("filesetname=set{number}")
+        };
+        // A file that is kept open has a slot of its own, by set: these are spread over the slots
+        // that can be named. Slot 1 is for files that are opened and closed.
+        let slot = if shape.opens {
+            1
+        } else {
+            2 + number % (SLOTS - 1)
+        };
+        Self {
+            set: number,
+            pick,
+            slot,
+            opens: shape.opens,
+        }
+    }
+
+    /// Returns the attributes of a flowop on the file: an open one is in the slot, any other is
+    /// picked.
+    fn file(&self) -> String {
+        if self.opens {
+            format!("fd={}", self.slot)
+        } else {
+            format!("{},fd={}", self.pick, self.slot)
+        }
+    }
+
+    /// Returns the flowop of a step.
+    fn flowop_of(&self, step: VisitStep, number: usize, size: &str) -> String {
+        let Self { set, slot, .. } = self;
+        // The number tells flowops of one kind apart.
+        let file = self.file();
+        match step {
+            VisitStep::Create => format!("createfile name=make,filesetname=set{set},fd={slot}"),
+            VisitStep::ReadWhole => format!("readwholefile name=read{number},{file},iosize={size}"),
+            VisitStep::Read => format!("read name=read{number},{file},iosize={size}"),
+            VisitStep::ReadRandom => format!("read name=read{number},{file},iosize={size},random"),
+            VisitStep::Append => format!("appendfile name=append{number},{file},iosize={size}"),
+            VisitStep::Write => format!("write name=write{number},{file},iosize={size}"),
+            VisitStep::WriteRandom => {
+                format!("write name=write{number},{file},iosize={size},random")
+            }
+            VisitStep::Fsync => format!("fsync name=fsync{number},{file}"),
+            VisitStep::Stat if self.opens => format!("statfile name=stat{number},{file}"),
+            VisitStep::Stat => format!("statfile name=stat{number},{}", self.pick),
+            VisitStep::Delete => format!("deletefile name=delete,filesetname=set{set}"),
+            VisitStep::List => format!("listdir name=ls,filesetname=set{set}"),
+            VisitStep::MakeDir => format!("makedir name=makedir,filesetname=dirs{set}"),
+            VisitStep::RemoveDir => format!("removedir name=removedir,filesetname=dirs{set}"),
+        }
     }
 }

@@ -90,78 +90,140 @@ fn count_uses(seen: &ObservedTrace) -> BTreeMap<u64, FileUse> {
     uses
 }
 
+/// Sums of the files below one directory at the top.
+#[derive(Debug, Default, Clone, Copy)]
+struct TopSums {
+    files: u64,
+    visits: u64,
+}
+
+/// Returns the directory at the top below which an object lies.
+fn top_of(seen: &ObservedTrace, object: u64) -> &[u8] {
+    seen.places.get(&object).map_or(&b""[..], |top| top)
+}
+
 /// Returns the set of each object.
 fn assign_keys(seen: &ObservedTrace, uses: &BTreeMap<u64, FileUse>) -> BTreeMap<u64, SetKey> {
-    let mut by_top: BTreeMap<&[u8], [u64; 2]> = BTreeMap::new();
-    let top = |object: &u64| seen.places.get(object).map_or(&b""[..], |top| top);
+    let mut by_top: BTreeMap<&[u8], TopSums> = BTreeMap::new();
     for (object, used) in uses {
-        let sums = by_top.entry(top(object)).or_default();
-        // Files and visits below each directory at the top.
-        *sums = [sums[0] + 1, sums[1] + used.visits];
+        let sums = by_top.entry(top_of(seen, *object)).or_default();
+        sums.files += 1;
+        sums.visits += used.visits;
     }
-    let mut tops: Vec<_> = by_top
-        .iter()
-        .map(|(top, [_, visits])| (*visits, *top))
-        .collect();
-    // The directories with the most visits keep their names; the rest is one set.
+    let kept = busiest_tops(&by_top);
+    let hot = hot_files(seen, uses, &by_top);
+    let mut keys = BTreeMap::new();
+    for (object, used) in uses {
+        let place = top_of(seen, *object);
+        let top = if kept.contains(place) {
+            place.to_vec()
+        } else {
+            b"...".to_vec()
+        };
+        let key = SetKey {
+            top,
+            random: used.random > used.ordered,
+            hot: hot.contains(object).then_some(*object),
+        };
+        keys.insert(*object, key);
+    }
+    keys
+}
+
+/// Returns the directories with the most visits, which keep their names; the rest is one set.
+fn busiest_tops<'a>(by_top: &BTreeMap<&'a [u8], TopSums>) -> BTreeSet<&'a [u8]> {
+    // The name breaks ties, so that the script is repeatable.
+    let mut tops = Vec::new();
+    for (top, sums) in by_top {
+        tops.push((sums.visits, *top));
+    }
     tops.sort_unstable_by(|a, b| b.cmp(a));
-    let kept: BTreeSet<&[u8]> = tops.iter().take(TOPS_MAX).map(|(_, top)| *top).collect();
+    tops.truncate(TOPS_MAX);
+    tops.into_iter().map(|(_, top)| top).collect()
+}
+
+/// Returns the hot files. Such a file needs neighbours to be compared with, and enough visits to
+/// matter at all.
+fn hot_files(
+    seen: &ObservedTrace,
+    uses: &BTreeMap<u64, FileUse>,
+    by_top: &BTreeMap<&[u8], TopSums>,
+) -> Vec<u64> {
     let all = seen.visits.len() as u64;
-    let mut hot: Vec<(u64, u64)> = uses
-        .iter()
-        .map(|(object, used)| (used.visits, *object))
-        .collect();
-    // A hot file needs neighbours to be compared with, and enough visits to matter at all.
-    hot.retain(|(visits, object)| {
-        let [objects, of_top] = by_top[top(object)];
-        !seen.dirs.contains(object)
-            && *visits > HOT_TIMES * (of_top - visits) / (objects - 1).max(1)
-            && *visits > all / HOT_PART
-            && objects > 1
-    });
+    let mut hot = Vec::new();
+    for (object, used) in uses {
+        // The mean visits of the neighbours, without the file itself.
+        let top = by_top[top_of(seen, *object)];
+        let neighbours = top.files - 1;
+        if !seen.dirs.contains(object)
+            && used.visits > HOT_TIMES * (top.visits - used.visits) / neighbours.max(1)
+            && used.visits > all / HOT_PART
+            && neighbours > 0
+        {
+            hot.push((used.visits, *object));
+        }
+    }
     hot.sort_unstable_by(|a, b| b.cmp(a));
     hot.truncate(HOT_MAX);
-    let key = |(object, used): (&u64, &FileUse)| {
-        let place = top(object);
-        let is_hot = hot.iter().any(|(_, other)| other == object);
-        let key = SetKey {
-            top: if kept.contains(place) {
-                place.to_vec()
-            } else {
-                b"...".to_vec()
-            },
-            random: used.random > used.ordered,
-            hot: is_hot.then_some(*object),
-        };
-        (*object, key)
-    };
-    debug_assert!(
-        hot.len() <= HOT_MAX,
-        "more hot files than there may be sets of them"
-    );
-    uses.iter().map(key).collect()
+    hot.into_iter().map(|(_, object)| object).collect()
 }
 
 /// Groups all files into sets.
 pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFilesets {
     let uses = count_uses(seen);
     let keys = assign_keys(seen, &uses);
-    // Sets are numbered in the order of their keys, so that the script is repeatable.
-    let mut numbers: BTreeMap<&SetKey, usize> = keys.values().map(|key| (key, 0)).collect();
-    numbers
-        .values_mut()
-        .enumerate()
-        .for_each(|(at, number)| *number = at);
+    let numbers = number_sets(&keys);
     let mut members: Vec<Vec<u64>> = vec![Vec::new(); numbers.len()];
-    keys.iter()
-        .for_each(|(object, key)| members[numbers[key]].push(*object));
-    // Files of the survey that the trace did not touch join the set of their directory, if there is
-    // one: they make its tree as large as it was.
-    for (object, (_, top)) in survey
-        .files
-        .iter()
-        .filter(|(object, _)| !keys.contains_key(object))
-    {
+    let mut set_by_object = HashMap::new();
+    for (object, key) in &keys {
+        members[numbers[key]].push(*object);
+        set_by_object.insert(*object, numbers[key]);
+    }
+    add_surveyed_files(survey, &keys, &numbers, &mut members);
+    // Each set knows how many files came and went, to leave room for them.
+    let mut counts = vec![SetTurnover::default(); numbers.len()];
+    for visit in &seen.visits {
+        counts[set_by_object[&visit.object]].count_visit(visit);
+    }
+    let mut sets = Vec::new();
+    for (key, at) in &numbers {
+        sets.push(build_set(
+            key,
+            &members[*at],
+            counts[*at],
+            (seen, survey),
+            &uses,
+        ));
+    }
+    TraceFilesets {
+        sets,
+        set_by_object,
+    }
+}
+
+/// Numbers the sets in the order of their keys, so that the script is repeatable.
+fn number_sets(keys: &BTreeMap<u64, SetKey>) -> BTreeMap<&SetKey, usize> {
+    let ordered: BTreeSet<&SetKey> = keys.values().collect();
+    let mut numbers = BTreeMap::new();
+    for (at, key) in ordered.into_iter().enumerate() {
+        numbers.insert(key, at);
+    }
+    numbers
+}
+
+/// Adds files of the survey that the trace did not touch to the set of their directory, if there is
+/// one: they make its tree as large as it was. They are without a visit, so nothing will ask for
+/// their set.
+fn add_surveyed_files(
+    survey: &TreeSurvey,
+    keys: &BTreeMap<u64, SetKey>,
+    numbers: &BTreeMap<&SetKey, usize>,
+    members: &mut [Vec<u64>],
+) {
+    for (object, (_, top)) in &survey.files {
+        if keys.contains_key(object) {
+            continue;
+        }
         let of = |random| {
             numbers.get(&SetKey {
                 top: top.clone(),
@@ -169,26 +231,9 @@ pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFil
                 hot: None,
             })
         };
-        // Files without a visit are not in `keys`: nothing will ask for their set.
         if let Some(at) = of(false).or_else(|| of(true)) {
             members[*at].push(*object);
         }
-    }
-    let of: HashMap<u64, usize> = keys
-        .iter()
-        .map(|(object, key)| (*object, numbers[key]))
-        .collect();
-    // Each set knows how many files came and went, to leave room for them.
-    let mut counts = vec![SetTurnover::default(); numbers.len()];
-    seen.visits
-        .iter()
-        .for_each(|visit| counts[of[&visit.object]].count_visit(visit));
-    let make = |(key, at): (&&SetKey, &usize)| {
-        build_set(key, &members[*at], counts[*at], (seen, survey), &uses)
-    };
-    TraceFilesets {
-        sets: numbers.iter().map(make).collect(),
-        set_by_object: of,
     }
 }
 
@@ -206,6 +251,34 @@ impl SetTurnover {
         self.deleted += u64::from(has_step(visit, VisitStep::Delete));
         self.dirs +=
             u64::from(has_step(visit, VisitStep::MakeDir) || has_step(visit, VisitStep::RemoveDir));
+    }
+}
+
+impl SetTurnover {
+    /// Returns whether files come or go.
+    fn moves(&self) -> bool {
+        self.created + self.deleted > 0
+    }
+
+    /// Returns the number of files that are there at the beginning; there is one at least.
+    fn initial_files(&self, known: u64, threads: u64) -> u64 {
+        let mut first = known;
+        if self.moves() {
+            // Enough files for each thread to find one, however many the others have taken.
+            first = first.max(2 * threads);
+        }
+        first.max(1)
+    }
+
+    /// Returns the room for the files that come: a quarter, ten for each thread, and twenty times
+    /// the growth. A set without comings and goings needs none.
+    fn room_for_more(&self, first: u64, threads: u64) -> u64 {
+        if !self.moves() {
+            return 0;
+        }
+        (first / 4)
+            .max(10 * threads)
+            .max(20 * self.created.saturating_sub(self.deleted))
     }
 }
 
@@ -240,6 +313,25 @@ fn count_holders(key: &SetKey, members: &[u64], seen: &ObservedTrace, survey: &T
     holders.max(1)
 }
 
+/// Returns the size of a file: that of the survey, or else the one that the trace tells.
+fn known_size(object: u64, seen: &ObservedTrace, survey: &TreeSurvey) -> Option<u64> {
+    match survey.files.get(&object) {
+        Some((size, _)) => Some(*size),
+        None => seen.sizes.get(&object).copied(),
+    }
+}
+
+/// Returns the known sizes of files. A listed directory is a member of a set too, but it has no
+/// size.
+fn known_sizes(objects: &[u64], seen: &ObservedTrace, survey: &TreeSurvey) -> Vec<u64> {
+    // Files of an unknown size take theirs from the distribution of the others.
+    let mut sizes = Vec::new();
+    for object in objects {
+        sizes.extend(known_size(*object, seen, survey));
+    }
+    sizes
+}
+
 fn build_set(
     key: &SetKey,
     members: &[u64],
@@ -247,56 +339,35 @@ fn build_set(
     (seen, survey): (&ObservedTrace, &TreeSurvey),
     uses: &BTreeMap<u64, FileUse>,
 ) -> TraceFileset {
-    let size = |object: &u64| match survey.files.get(object) {
-        Some((size, _)) => Some(*size),
-        None => seen.sizes.get(object).copied(),
-    };
-    let old: Vec<u64> = members
-        .iter()
-        .copied()
-        .filter(|object| !seen.made.contains(object))
-        .collect();
-    // A listed directory is a member too, but it has no size.
-    let mut sizes: Vec<u64> = old.iter().filter_map(size).collect();
-    let mut first = sizes.len() as u64;
+    // Files that the trace made were not there at the beginning.
+    let mut old = members.to_vec();
+    old.retain(|object| !seen.made.contains(object));
+    let mut sizes = known_sizes(&old, seen, survey);
+    let first = counts.initial_files(sizes.len() as u64, seen.threads);
     // A set with no file at the beginning takes its sizes from the files that came.
     if sizes.is_empty() {
-        sizes = members.iter().filter_map(size).collect();
+        sizes = known_sizes(members, seen, survey);
     }
-    let SetTurnover {
-        created,
-        deleted,
-        dirs,
-    } = counts;
-    let moves = created + deleted > 0;
-    if moves {
-        // Enough files for each thread to find one, however many the others have taken.
-        first = first.max(2 * seen.threads);
-    }
-    let first = first.max(1);
-    // Room for the files that come: a quarter, ten for each thread, and twenty times the growth.
-    let more = (first / 4)
-        .max(10 * seen.threads)
-        .max(20 * created.saturating_sub(deleted));
-    let about = describe_set(key);
     let holders = count_holders(key, members, seen, survey);
     debug_assert!(
         first >= 1 && holders >= 1,
         "a set has a file and a directory at least"
     );
-    // A set without comings and goings needs no further entries.
     TraceFileset {
-        about,
+        about: describe_set(key),
         initial_files: first,
-        entries: if moves { first + more } else { first },
+        entries: first + counts.room_for_more(first, seen.threads),
         sizes,
         width: (first / holders).max(1),
         flat: holders == 1,
-        choice: (!moves).then(|| skewed_choice(&old, uses)).flatten(),
-        leaf_dirs: if dirs == 0 {
-            0
+        choice: if counts.moves() {
+            None
         } else {
-            (4 * dirs).max(20 * seen.threads)
+            skewed_choice(&old, uses)
+        },
+        leaf_dirs: match counts.dirs {
+            0 => 0,
+            dirs => (4 * dirs).max(20 * seen.threads),
         },
     }
 }

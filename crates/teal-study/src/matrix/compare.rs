@@ -51,7 +51,9 @@ pub struct MatrixChanges {
     pub alone: Vec<[String; 3]>,
 }
 
-type FiguresByCell = BTreeMap<[String; 3], BTreeMap<u32, [Option<f64>; 2]>>;
+/// Figures of both goals by block.
+type FiguresByBlock = BTreeMap<u32, [Option<f64>; 2]>;
+type FiguresByCell = BTreeMap<[String; 3], FiguresByBlock>;
 
 fn figures_by_cell(runs: &[CellRun]) -> FiguresByCell {
     let mut all = FiguresByCell::new();
@@ -101,50 +103,61 @@ pub fn compare_results(before: &[CellRun], after: &[CellRun]) -> MatrixChanges {
             continue;
         };
         let of_workload = logs.entry(&names[0]).or_default();
-        let mut pairs: [Vec<(f64, f64)>; 2] = Default::default();
-        for (block, goals) in old {
-            let Some(others) = new.get(block) else {
-                continue;
-            };
-            // Only blocks in which both have a figure can be paired.
-            for goal in 0..2 {
-                let (Some(a), Some(b)) = (others[goal], goals[goal]) else {
-                    continue;
-                };
-                if a > 0.0 && b > 0.0 {
-                    pairs[goal].push((a, b));
-                    of_workload[goal]
-                        .entry(*block)
-                        .or_default()
-                        .push((a / b).ln());
-                }
-            }
-        }
         // Goals are compared apart: rate and joules may disagree.
-        let [rate, per_joule] = pairs
-            .each_ref()
-            .map(|pairs| PairedComparison::from_pairs(pairs));
+        let [rate, per_joule] = [0, 1].map(|goal| {
+            let mut pairs = Vec::new();
+            for (block, new, old) in paired_figures(old, new, goal) {
+                pairs.push((new, old));
+                let logs = of_workload[goal].entry(block).or_default();
+                logs.push((new / old).ln());
+            }
+            PairedComparison::from_pairs(&pairs)
+        });
         cells.push(MeasuredChange {
             names: names.to_vec(),
             rate,
             per_joule,
         });
     }
-    let workloads = logs
-        .into_iter()
-        .map(|(workload, goals)| compare_workload(workload, goals))
-        .collect();
-    // A cell without a partner is named, as it would be missed otherwise.
-    let names = |of: &FiguresByCell| of.keys().cloned().collect::<BTreeSet<_>>();
-    let alone = names(&before)
-        .symmetric_difference(&names(&after))
-        .cloned()
-        .collect();
+    let mut workloads = Vec::new();
+    for (workload, goals) in logs {
+        workloads.push(compare_workload(workload, goals));
+    }
     MatrixChanges {
         workloads,
         cells,
-        alone,
+        alone: unpaired_cells(&before, &after),
     }
+}
+
+/// Returns the blocks in which both have a figure of a goal, with the new and the old figure.
+fn paired_figures(old: &FiguresByBlock, new: &FiguresByBlock, goal: usize) -> Vec<(u32, f64, f64)> {
+    // A figure of zero has no logarithm: such a run measured nothing.
+    let mut pairs = Vec::new();
+    for (block, goals) in old {
+        if let Some(others) = new.get(block)
+            && let (Some(a), Some(b)) = (others[goal], goals[goal])
+            && a > 0.0
+            && b > 0.0
+        {
+            pairs.push((*block, a, b));
+        }
+    }
+    pairs
+}
+
+/// Returns the cells that only one of them has: they would be missed otherwise.
+fn unpaired_cells(before: &FiguresByCell, after: &FiguresByCell) -> Vec<[String; 3]> {
+    // Sorted by their names, whichever of the two has them.
+    let mut alone = BTreeSet::new();
+    for (one, other) in [(before, after), (after, before)] {
+        for names in one.keys() {
+            if !other.contains_key(names) {
+                alone.insert(names.clone());
+            }
+        }
+    }
+    alone.into_iter().collect()
 }
 
 #[cfg(test)]

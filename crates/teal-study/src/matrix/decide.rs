@@ -40,21 +40,24 @@ pub struct BestChoice {
 /// that they share.
 pub fn choose_best(scores: &[CellScore]) -> Option<BestChoice> {
     // One block has no spread, so nothing could be compared.
-    let known: Vec<&CellScore> = scores
-        .iter()
-        .filter(|score| score.by_block.len() >= 2 && score.mean > 0.0)
-        .collect();
+    let mut known = Vec::new();
+    for score in scores {
+        if score.by_block.len() >= 2 && score.mean > 0.0 {
+            known.push(score);
+        }
+    }
     let best = *known.iter().max_by(|a, b| a.mean.total_cmp(&b.mean))?;
-    let others = known.iter().filter(|score| score.names != best.names);
     let mut ties = Vec::new();
     let mut compared = 0;
-    for other in others {
-        let Some(comparison) = compare_cells(best, other) else {
+    for other in &known {
+        if other.names == best.names {
             continue;
-        };
-        compared += 1;
-        if comparison.is_tie() {
-            ties.push(((*other).clone(), comparison));
+        }
+        if let Some(comparison) = compare_cells(best, other) {
+            compared += 1;
+            if comparison.is_tie() {
+                ties.push(((*other).clone(), comparison));
+            }
         }
     }
     // Without a comparison the best is only the best by chance.
@@ -63,13 +66,6 @@ pub fn choose_best(scores: &[CellScore]) -> Option<BestChoice> {
     }
     // The nearest rivals come first.
     ties.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-    let defaults = known
-        .iter()
-        .filter(|score| score.is_default)
-        .map(|score| best.mean / score.mean);
-    let gain = defaults.fold(None, |range: Option<(f64, f64)>, gain| {
-        Some(range.map_or((gain, gain), |(low, high)| (low.min(gain), high.max(gain))))
-    });
     debug_assert!(
         ties.iter().all(|(score, _)| score.names != best.names),
         "the best is no tie of itself"
@@ -77,17 +73,32 @@ pub fn choose_best(scores: &[CellScore]) -> Option<BestChoice> {
     Some(BestChoice {
         best: best.clone(),
         ties,
-        gain,
+        gain: gain_over_defaults(best, &known),
     })
+}
+
+/// Returns the least and the largest gain of the best over the cells without options.
+fn gain_over_defaults(best: &CellScore, known: &[&CellScore]) -> Option<(f64, f64)> {
+    // There is a default for each kind of file system, so the gain is a range.
+    let mut range: Option<(f64, f64)> = None;
+    for score in known {
+        if score.is_default {
+            let gain = best.mean / score.mean;
+            let (low, high) = range.unwrap_or((gain, gain));
+            range = Some((low.min(gain), high.max(gain)));
+        }
+    }
+    range
 }
 
 /// Compares two cells in the blocks that both have.
 pub(super) fn compare_cells(one: &CellScore, other: &CellScore) -> Option<PairedComparison> {
-    let pairs: Vec<(f64, f64)> = one
-        .by_block
-        .iter()
-        .filter_map(|(block, a)| Some((*a, *other.by_block.get(block)?)))
-        .collect();
+    let mut pairs = Vec::new();
+    for (block, a) in &one.by_block {
+        if let Some(b) = other.by_block.get(block) {
+            pairs.push((*a, *b));
+        }
+    }
     PairedComparison::from_pairs(&pairs)
 }
 

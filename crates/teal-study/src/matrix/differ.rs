@@ -46,72 +46,75 @@ fn note_difference(list: &mut Vec<String>, what: &str, a: String, b: String) {
 /// Returns the differences of two matrices. Workloads and file systems that only one of them has
 /// are ignored.
 pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
-    let MatrixDifferences {
-        mut remarks,
-        mut reasons,
-    } = MatrixDifferences::default();
-    let (a, b): (&RunRules, &RunRules) = (&before.runs, &after.runs);
+    let mut found = MatrixDifferences::default();
     // Remarks come from all that may differ, reasons from all that must not.
-    let list = &mut remarks;
+    note_devices(before, after, &mut found.remarks);
+    note_states(&before.runs, &after.runs, &mut found.remarks);
+    note_systems(before, after, &mut found.remarks);
     note_difference(
-        list,
-        "device",
-        device_name(&before.device),
-        device_name(&after.device),
+        &mut found.reasons,
+        "scale",
+        before.runs.scale.to_string(),
+        after.runs.scale.to_string(),
     );
-    note_difference(
-        list,
-        "size",
-        format_size(before.device.size),
-        format_size(after.device.size),
-    );
-    // The state of caches and files changes figures, but it may be what the user wants to compare.
-    note_difference(
-        list,
-        "cache",
-        format!("{:?}", a.cache).to_lowercase(),
-        format!("{:?}", b.cache).to_lowercase(),
-    );
+    for one in &before.workloads {
+        if let Some(other) = after.workloads.iter().find(|of| of.name == one.name) {
+            note_workload(one, other, &mut found.reasons);
+            // Only runs that end by time depend on their length.
+            if one.operations.is_none() && other.operations.is_none() {
+                note_difference(
+                    &mut found.reasons,
+                    &format!("seconds of {}", one.name),
+                    before.runs.seconds.to_string(),
+                    after.runs.seconds.to_string(),
+                );
+            }
+        }
+    }
+    found
+}
+
+/// Notes differences of the devices.
+fn note_devices(before: &Matrix, after: &Matrix, list: &mut Vec<String>) {
+    let [a, b] = [&before.device, &after.device];
+    note_difference(list, "device", device_name(a), device_name(b));
+    note_difference(list, "size", format_size(a.size), format_size(b.size));
+}
+
+/// Notes differences of the state of caches and files. They change figures, but they may be what
+/// the user wants to compare.
+fn note_states(a: &RunRules, b: &RunRules, list: &mut Vec<String>) {
+    let cache = |rules: &RunRules| format!("{:?}", rules.cache).to_lowercase();
+    note_difference(list, "cache", cache(a), cache(b));
     note_difference(list, "memory", format_size(a.memory), format_size(b.memory));
     note_difference(list, "aged", format_number(a.aged), format_number(b.aged));
     note_difference(list, "seed", a.seed.to_string(), b.seed.to_string());
-    // A file system under the same name may have other options.
+}
+
+/// Notes file systems that have other options under the same name.
+fn note_systems(before: &Matrix, after: &Matrix, list: &mut Vec<String>) {
     for system in &before.systems {
         if let Some(other) = after.systems.iter().find(|of| of.name == system.name)
             && (system.kind, &system.mkfs, &system.mount) != (other.kind, &other.mkfs, &other.mount)
         {
-            remarks.push(format!("what {} is", system.name));
+            list.push(format!("what {} is", system.name));
         }
     }
-    // From here on a difference makes the figures incomparable.
-    let list = &mut reasons;
-    note_difference(list, "scale", a.scale.to_string(), b.scale.to_string());
-    for one in &before.workloads {
-        let Some(other) = after.workloads.iter().find(|of| of.name == one.name) else {
-            continue;
-        };
-        let set = |of: &MatrixWorkload| format!("[{}]", of.set.join(" "));
-        note_difference(
-            list,
-            &format!("variables of {}", one.name),
-            set(one),
-            set(other),
-        );
-        note_difference(
-            list,
-            &format!("operations of {}", one.name),
-            format_number(one.operations),
-            format_number(other.operations),
-        );
-        // Only runs that end by time depend on their length.
-        if one.operations.is_none() && other.operations.is_none() {
-            note_difference(
-                list,
-                &format!("seconds of {}", one.name),
-                a.seconds.to_string(),
-                b.seconds.to_string(),
-            );
-        }
-    }
-    MatrixDifferences { remarks, reasons }
+}
+
+/// Notes differences of the work of a workload, which make its figures incomparable.
+fn note_workload(one: &MatrixWorkload, other: &MatrixWorkload, list: &mut Vec<String>) {
+    let set = |of: &MatrixWorkload| format!("[{}]", of.set.join(" "));
+    note_difference(
+        list,
+        &format!("variables of {}", one.name),
+        set(one),
+        set(other),
+    );
+    note_difference(
+        list,
+        &format!("operations of {}", one.name),
+        format_number(one.operations),
+        format_number(other.operations),
+    );
 }

@@ -7,8 +7,9 @@
 
 mod plot;
 
+use super::cell_row::CellRow;
 use super::file::Matrix;
-use super::findings::{CellRow, MatrixFindings, WorkloadVerdict};
+use super::findings::{MatrixFindings, WorkloadVerdict};
 use super::show::{
     SHORT, describe_circumstances, describe_failures, describe_guests, format_clock_rate,
     format_interval, format_short, write_verdict,

@@ -1,8 +1,9 @@
 //! Renders findings in Markdown.
 
+use super::cell_row::CellRow;
 use super::decide::{BestChoice, Cemp};
 use super::file::Matrix;
-use super::findings::{CellRow, MatrixFindings, WorkloadVerdict};
+use super::findings::{MatrixFindings, WorkloadVerdict};
 use super::run::CellFailure;
 use crate::statistics::{ConfidenceInterval, LinearTrend};
 use std::collections::BTreeSet;

@@ -37,7 +37,7 @@ const FEW: usize = 4;
 /// Number of proposals that join after a block.
 const JOIN: usize = 3;
 /// Number of proposals that join in all.
-const JOIN_MAX: u32 = 24;
+const JOIN_MAX: usize = 24;
 /// Least predicted advantage of a proposal over the best, as a logarithm, by its mean and one
 /// standard deviation.
 const WORTH: f64 = 0.01;
@@ -221,73 +221,94 @@ pub fn search_best<E>(
         reference < candidates.len(),
         "the reference is one of the candidates"
     );
-    let standings = vec![CandidateStanding::default(); candidates.len()];
     let mut found = SearchResult {
-        standings,
+        standings: vec![CandidateStanding::default(); candidates.len()],
         best: None,
         blocks: 0,
         runs: 0,
         reference,
         goal: aim,
     };
-    let mut racing: Vec<usize> = (0..candidates.len())
-        .filter(|at| !candidates[*at].is_proposal)
-        .collect();
-    let mut joined = 0;
+    let mut race = CandidateRace::new(candidates);
     while found.blocks < limits.blocks {
-        // Proposals join only when few are left: before, the screening needs the runs.
-        if found.blocks > 0 && racing.len() <= FEW {
-            let proposed =
-                found.propose_candidates(candidates, JOIN.min((JOIN_MAX - joined) as usize));
-            joined += proposed.len() as u32;
-            // They are compared from this block on.
-            proposed
-                .iter()
-                .for_each(|at| found.standings[*at].from = found.blocks);
-            racing.extend(proposed);
-        }
+        race.admit_proposals(candidates, &mut found);
         // One block is not enough to call a candidate that is left alone the best.
-        if racing.len() < 2 && found.blocks > 1 {
+        if race.racing.len() < 2 && found.blocks > 1 {
             break;
         }
-        // The reference is measured even when it has left the race.
-        let mut order = racing.clone();
-        if !order.contains(&reference) {
-            order.push(reference);
-        }
+        let order = race.block_order(reference, seed, found.blocks);
         // A block is begun only if it can be finished.
         if found.runs + order.len() > limits.runs {
             break;
         }
-        shuffle_block(&mut order, seed, found.blocks);
-        let mut measured = Vec::new();
-        for at in order {
-            match measure(at, found.blocks)? {
-                MeasureAnswer::Run(run) => measured.push((at, run)),
-                MeasureAnswer::Impossible => {
-                    found.standings[at].gone = Some((found.blocks, DropReason::Impossible))
-                }
-                MeasureAnswer::Stop => return Ok(found.with_best()),
-            }
-            found.runs += 1;
-        }
-        // Runs are counted only now: a block that was broken off must not favour its first
-        // candidates.
+        let Some(measured) = found.measure_block(order, measure)? else {
+            return Ok(found.with_best());
+        };
         debug_assert!(
             found.runs <= limits.runs,
             "there are no more runs than are allowed"
         );
+        // Runs are counted only now: a block that was broken off must not favour its first
+        // candidates.
         for (at, run) in measured {
             found.standings[at].runs.push(run);
         }
         found.blocks += 1;
-        racing.retain(|at| found.standings[*at].gone.is_none());
+        race.drop_gone(&found);
         // The race comes first, as screening may drop a candidate that it would need as evidence.
-        found.drop_beaten(&racing);
+        found.drop_beaten(&race.racing);
         found.screen_out();
-        racing.retain(|at| found.standings[*at].gone.is_none());
+        race.drop_gone(&found);
     }
     Ok(found.with_best())
+}
+
+/// Holds the candidates that are still measured.
+struct CandidateRace {
+    racing: Vec<usize>,
+    /// Proposals that have joined so far.
+    joined: usize,
+}
+
+impl CandidateRace {
+    fn new(candidates: &[TuneCandidate]) -> Self {
+        let mut racing = Vec::new();
+        for (at, candidate) in candidates.iter().enumerate() {
+            if !candidate.is_proposal {
+                racing.push(at);
+            }
+        }
+        Self { racing, joined: 0 }
+    }
+
+    /// Lets proposals join. They do so only when few are left: before, the screening needs the
+    /// runs. They are compared from this block on.
+    fn admit_proposals(&mut self, candidates: &[TuneCandidate], found: &mut SearchResult) {
+        if found.blocks == 0 || self.racing.len() > FEW {
+            return;
+        }
+        // Proposals are limited: the options of a system can be combined without end.
+        let most = JOIN.min(JOIN_MAX - self.joined);
+        for at in found.propose_candidates(candidates, most) {
+            found.standings[at].from = found.blocks;
+            self.racing.push(at);
+            self.joined += 1;
+        }
+    }
+
+    /// Returns the order of a block. The reference is measured even when it has left the race.
+    fn block_order(&self, reference: usize, seed: u64, block: u32) -> Vec<usize> {
+        let mut order = self.racing.clone();
+        if !order.contains(&reference) {
+            order.push(reference);
+        }
+        shuffle_block(&mut order, seed, block);
+        order
+    }
+
+    fn drop_gone(&mut self, found: &SearchResult) {
+        self.racing.retain(|at| found.standings[*at].gone.is_none());
+    }
 }
 
 /// Shuffles the order of a block. (Fisher and Yates)
@@ -299,6 +320,27 @@ fn shuffle_block(order: &mut [usize], seed: u64, block: u32) {
 }
 
 impl SearchResult {
+    /// Measures a block; returns `None` if the caller breaks it off.
+    fn measure_block<E>(
+        &mut self,
+        order: Vec<usize>,
+        measure: &mut dyn FnMut(usize, u32) -> Result<MeasureAnswer, E>,
+    ) -> Result<Option<Vec<(usize, RunFigures)>>, E> {
+        // An impossible candidate takes its place in the block, but has no run.
+        let mut measured = Vec::new();
+        for at in order {
+            match measure(at, self.blocks)? {
+                MeasureAnswer::Run(run) => measured.push((at, run)),
+                MeasureAnswer::Impossible => {
+                    self.standings[at].gone = Some((self.blocks, DropReason::Impossible));
+                }
+                MeasureAnswer::Stop => return Ok(None),
+            }
+            self.runs += 1;
+        }
+        Ok(Some(measured))
+    }
+
     /// Drops candidates that another one beats in every goal.
     fn drop_beaten(&mut self, left: &[usize]) {
         let beats = |one: usize, other: usize| {

@@ -1,8 +1,10 @@
 //! Draws plots of a workload's cells as SVG.
 
-use super::super::findings::{CellRow, WorkloadVerdict};
+use super::super::cell_row::CellRow;
+use super::super::findings::WorkloadVerdict;
 use super::super::show::format_short;
 use super::escape_html;
+use crate::statistics::ConfidenceInterval;
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
@@ -40,35 +42,6 @@ struct CellPoint<'a> {
     rate: f64,
     per_joule: f64,
     is_front: bool,
-}
-
-/// Draws the grid, the figures of both axes and their titles.
-fn draw_axes(along: &[f64], up: &[f64], x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
-    let (bottom, right) = (HEIGHT - BELOW, WIDTH - 20.0);
-    let mut out = String::new();
-    // Vertical lines with their figures below.
-    for value in along {
-        let (at, text) = (x(*value), format_short(*value));
-        let _ = writeln!(
-            out,
-            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"10\" \
-             y2=\"{bottom:.1}\"/><text x=\"{at:.1}\" y=\"{:.1}\" \
-             text-anchor=\"middle\">{text}</text>",
-            bottom + 16.0
-        );
-    }
-    // Horizontal lines with their figures on the left.
-    for value in up {
-        let (at, text) = (y(*value), format_short(*value));
-        let _ = writeln!(
-            out,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" \
-             y2=\"{at:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-            LEFT - 6.0,
-            at + 4.0
-        );
-    }
-    out
 }
 
 /// Returns the points of a scatter plot.
@@ -118,6 +91,84 @@ fn draw_front_names(front: &[&CellPoint<'_>], out: &mut String) {
     }
 }
 
+/// The scales of a plot with two axes, which end with the largest round step.
+struct PlotScales {
+    along: Vec<f64>,
+    up: Vec<f64>,
+}
+
+impl PlotScales {
+    fn for_points(points: &[CellPoint<'_>]) -> Self {
+        // Both axes begin at zero, so that ratios can be seen.
+        let (mut wide, mut high) = (0.0, 0.0);
+        for point in points {
+            wide = f64::max(wide, point.rate);
+            high = f64::max(high, point.per_joule);
+        }
+        Self {
+            along: axis_steps(wide),
+            up: axis_steps(high),
+        }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        let wide = self.along[self.along.len() - 1];
+        LEFT + value / wide * (WIDTH - LEFT - 20.0)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let high = self.up[self.up.len() - 1];
+        10.0 + (1.0 - value / high) * (HEIGHT - BELOW - 10.0)
+    }
+
+    /// Draws the grid and the figures of both axes.
+    fn draw_axes(&self) -> String {
+        let (bottom, right) = (HEIGHT - BELOW, WIDTH - 20.0);
+        let mut out = String::new();
+        // Vertical lines with their figures below.
+        for value in &self.along {
+            let (at, text) = (self.x(*value), format_short(*value));
+            let _ = writeln!(
+                out,
+                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"10\" \
+                 y2=\"{bottom:.1}\"/><text x=\"{at:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"middle\">{text}</text>",
+                bottom + 16.0
+            );
+        }
+        // Horizontal lines with their figures on the left.
+        for value in &self.up {
+            draw_level(&mut out, *value, self.y(*value), right);
+        }
+        out
+    }
+}
+
+/// Draws a horizontal line with its figure on the left.
+fn draw_level(out: &mut String, value: f64, at: f64, right: f64) {
+    let text = format_short(value);
+    let _ = writeln!(
+        out,
+        "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text \
+         x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+        LEFT - 6.0,
+        at + 4.0
+    );
+}
+
+/// Draws a line through some points.
+fn draw_polyline(out: &mut String, points: &[(f64, f64)]) {
+    let mut line = Vec::new();
+    for (x, y) in points {
+        line.push(format!("{x:.1},{y:.1}"));
+    }
+    let _ = writeln!(
+        out,
+        "<polyline class=\"line\" points=\"{}\"/>",
+        line.join(" ")
+    );
+}
+
 /// Draws operations for each second of the device by operations for each joule. A line joins the
 /// Pareto front.
 pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> String {
@@ -125,17 +176,7 @@ pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> Strin
     if points.is_empty() {
         return String::new();
     }
-    let along = axis_steps(points.iter().map(|point| point.rate).fold(0.0, f64::max));
-    let up = axis_steps(
-        points
-            .iter()
-            .map(|point| point.per_joule)
-            .fold(0.0, f64::max),
-    );
-    // Scales map the largest round step to the edge.
-    let (wide, high) = (along[along.len() - 1], up[up.len() - 1]);
-    let x = |value: f64| LEFT + value / wide * (WIDTH - LEFT - 20.0);
-    let y = |value: f64| 10.0 + (1.0 - value / high) * (HEIGHT - BELOW - 10.0);
+    let scales = PlotScales::for_points(&points);
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" role=\"img\" \
          aria-label=\"operations a second by operations for each joule\">\n{}\
@@ -143,7 +184,7 @@ pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> Strin
          device worked</text>\n\
          <text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">operations \
          for each joule</text>\n",
-        draw_axes(&along, &up, &x, &y),
+        scales.draw_axes(),
         WIDTH / 2.0,
         HEIGHT - 8.0,
         HEIGHT / 2.0
@@ -153,15 +194,16 @@ pub(super) fn draw_scatter(rows: &[(usize, &CellRow)], front: &[usize]) -> Strin
     best.sort_by(|a, b| a.rate.total_cmp(&b.rate));
     let mut line = Vec::new();
     for point in &best {
-        line.push(format!("{:.1},{:.1}", x(point.rate), y(point.per_joule)));
+        line.push((scales.x(point.rate), scales.y(point.per_joule)));
     }
-    let _ = writeln!(
-        out,
-        "<polyline class=\"line\" points=\"{}\"/>",
-        line.join(" ")
-    );
+    draw_polyline(&mut out, &line);
     for point in &points {
-        draw_point(point, x(point.rate), y(point.per_joule), &mut out);
+        draw_point(
+            point,
+            scales.x(point.rate),
+            scales.y(point.per_joule),
+            &mut out,
+        );
     }
     draw_front_names(&best, &mut out);
     out.push_str("</svg>\n");
@@ -201,72 +243,119 @@ fn draw_bar(
     );
 }
 
-/// Draws joules of a thousand operations with their intervals, the most frugal first; on devices
-/// without joules operations a second. Bars that cannot be told from the best are dark.
-pub(super) fn draw_bars(rows: &[(usize, &CellRow)], of: &WorkloadVerdict) -> String {
-    // Without joules the rates are drawn instead.
-    let has_joules = rows
-        .iter()
-        .any(|(_, row)| row.joules_per_thousand.is_some());
-    let pick = |row: &CellRow| {
-        if has_joules {
-            row.joules_per_thousand
+/// Says what the bars of a workload show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BarFigure {
+    /// Joules of a thousand operations: the fewer, the better.
+    Joules,
+    /// Operations a second, on devices without joules.
+    Rate,
+}
+
+impl BarFigure {
+    fn of_rows(rows: &[(usize, &CellRow)]) -> Self {
+        if rows
+            .iter()
+            .any(|(_, row)| row.joules_per_thousand.is_some())
+        {
+            Self::Joules
         } else {
-            row.rate.or(row.rate_of_device)
+            Self::Rate
         }
-    };
-    let mut bars: Vec<_> = rows
-        .iter()
-        .filter_map(|(_, row)| Some((*row, pick(row)?)))
-        .collect();
-    bars.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
-    if !has_joules {
-        bars.reverse();
     }
-    let choice = if has_joules {
-        &of.by_joule
-    } else {
-        &of.by_rate
-    };
-    let is_best = |row: &CellRow| {
+
+    fn of_row(self, row: &CellRow) -> Option<ConfidenceInterval> {
+        match self {
+            Self::Joules => row.joules_per_thousand,
+            Self::Rate => row.rate.or(row.rate_of_device),
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Joules => "joules of 1,000 operations, the most frugal first",
+            Self::Rate => "operations a second, the fastest first",
+        }
+    }
+
+    /// Returns the cells with their figures, the best first.
+    fn sorted_rows<'a>(
+        self,
+        rows: &[(usize, &'a CellRow)],
+    ) -> Vec<(&'a CellRow, ConfidenceInterval)> {
+        let mut bars = Vec::new();
+        for (_, row) in rows {
+            if let Some(figure) = self.of_row(row) {
+                bars.push((*row, figure));
+            }
+        }
+        bars.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
+        if self == Self::Rate {
+            bars.reverse();
+        }
+        bars
+    }
+
+    /// Returns whether a cell is the best of a workload, or cannot be told from it.
+    fn is_best(self, row: &CellRow, of: &WorkloadVerdict) -> bool {
+        // The verdict has its own best by each goal.
+        let choice = match self {
+            Self::Joules => &of.by_joule,
+            Self::Rate => &of.by_rate,
+        };
         choice.as_ref().is_some_and(|of| {
             of.best.names == row.names || of.ties.iter().any(|(score, _)| score.names == row.names)
         })
-    };
-    // A single run has an infinite interval, which is not drawn.
-    let half = |of: f64| if of.is_finite() { of } else { 0.0 };
-    // The scale leaves room for the whiskers.
-    let most = bars
-        .iter()
-        .map(|(_, of)| of.mean + half(of.half_width))
-        .fold(f64::MIN_POSITIVE, f64::max);
-    let height = BAR * (bars.len() as f64 + 1.0) + 10.0;
-    let x = |value: f64| NAMES + value / most * (WIDTH - NAMES - 70.0);
-    let what = if has_joules {
-        "joules of 1,000 operations, the most frugal first"
+    }
+}
+
+/// Returns the half width of an interval as it is drawn: a single run has an infinite one, which is
+/// not.
+fn drawn_half_width(of: &ConfidenceInterval) -> f64 {
+    if of.half_width.is_finite() {
+        of.half_width
     } else {
-        "operations a second, the fastest first"
-    };
+        0.0
+    }
+}
+
+/// Draws joules of a thousand operations with their intervals, the most frugal first; on devices
+/// without joules operations a second. Bars that cannot be told from the best are dark.
+pub(super) fn draw_bars(rows: &[(usize, &CellRow)], of: &WorkloadVerdict) -> String {
+    // One plot shows one figure: bars of different units cannot stand beside each other.
+    let shown = BarFigure::of_rows(rows);
+    let bars = shown.sorted_rows(rows);
+    // The scale leaves room for the whiskers.
+    let mut most = f64::MIN_POSITIVE;
+    for (_, of) in &bars {
+        most = most.max(of.mean + drawn_half_width(of));
+    }
+    let height = BAR * (bars.len() as f64 + 1.0) + 10.0;
+    let what = shown.title();
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\" \
          aria-label=\"{what}\">\n<text x=\"0\" y=\"14\">{what}; dark: not to be told from the \
          best</text>\n"
     );
     // Each row has its name on the left, its bar, its whisker and its figure.
-    for (at, (row, of)) in bars.iter().enumerate() {
+    for (at, (row, figure)) in bars.iter().enumerate() {
         let y = BAR * (at as f64 + 1.0) + 4.0;
-        let class = if is_best(row) { "bar best" } else { "bar" };
+        let class = if shown.is_best(row, of) {
+            "bar best"
+        } else {
+            "bar"
+        };
+        let half = drawn_half_width(figure);
         let ends = [
-            of.mean,
-            (of.mean - half(of.half_width)).max(0.0),
-            of.mean + half(of.half_width),
+            figure.mean,
+            (figure.mean - half).max(0.0),
+            figure.mean + half,
         ];
-        let name = cell_label(row);
         draw_bar(
-            [&name, &format_short(of.mean)],
+            [&cell_label(row), &format_short(figure.mean)],
             class,
             y,
-            ends.map(x),
+            ends.map(|value| NAMES + value / most * (WIDTH - NAMES - 70.0)),
             &mut out,
         );
     }
@@ -279,55 +368,42 @@ pub(super) fn draw_power(row: &CellRow, modelled: bool) -> String {
     let (Some(first), Some(last)) = (row.power.first(), row.power.last()) else {
         return String::new();
     };
+    let length = last[0] - first[0];
     // The scale of power begins at zero, so that plots compare.
-    let up = axis_steps(row.power.iter().map(|of| of[1]).fold(0.0, f64::max));
-    let high = up[up.len() - 1];
-    let x = |time: f64| {
-        LEFT + (time - first[0]) / (last[0] - first[0]).max(f64::MIN_POSITIVE)
-            * (WIDTH - LEFT - 20.0)
-    };
+    let mut most = 0.0;
+    for [_, watts] in &row.power {
+        most = f64::max(most, *watts);
+    }
+    let up = axis_steps(most);
+    let largest = up[up.len() - 1];
     // This plot is half as high as the others.
-    let y = |watts: f64| 10.0 + (1.0 - watts / high) * (HEIGHT / 2.0 - BELOW - 10.0);
     let high = HEIGHT / 2.0;
+    let y = |watts: f64| 10.0 + (1.0 - watts / largest) * (high - BELOW - 10.0);
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {high}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"watts \
          over time\">\n"
     );
-    // Grid lines of watts.
     for watts in &up {
-        let at = y(*watts);
-        let _ = writeln!(
-            out,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/><text \
-             x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            WIDTH - 20.0,
-            LEFT - 6.0,
-            at + 4.0,
-            format_short(*watts)
-        );
+        draw_level(&mut out, *watts, y(*watts), WIDTH - 20.0);
     }
     // The readings are joined as they are, without smoothing.
-    let points: Vec<String> = row
-        .power
-        .iter()
-        .map(|of| format!("{:.1},{:.1}", x(of[0]), y(of[1])))
-        .collect();
+    let mut points = Vec::new();
+    for [time, watts] in &row.power {
+        let part = (time - first[0]) / length.max(f64::MIN_POSITIVE);
+        points.push((LEFT + part * (WIDTH - LEFT - 20.0), y(*watts)));
+    }
+    draw_polyline(&mut out, &points);
+    let source = if modelled {
+        "virtual time, modelled"
+    } else {
+        "a run, measured"
+    };
     let _ = writeln!(
         out,
-        "<polyline class=\"line\" points=\"{}\"/>",
-        points.join(" ")
-    );
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {:.1} s of {}: {}</text>",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {length:.1} s of {source}: \
+         {}</text>",
         WIDTH / 2.0,
         high - 12.0,
-        last[0] - first[0],
-        if modelled {
-            "virtual time, modelled"
-        } else {
-            "a run, measured"
-        },
         cell_label(row)
     );
     out.push_str("</svg>\n");

@@ -5,7 +5,7 @@
 //! these runs, drawn. The operations a second and for each joule of a run stay together. Noise is
 //! widened by sqrt(n / (n - 1)), as runs are nearer to their own mean than to the truth.
 
-use super::super::{CellRun, Matrix, MatrixFindings};
+use super::super::{BestChoice, CellRun, CellScore, Matrix, MatrixFindings};
 use super::{MeasureAnswer, RunFigures, SearchLimits, TuneCandidate, TuneGoal, search_best};
 use crate::workload::RandomStream;
 
@@ -49,48 +49,23 @@ impl RecordedWorkload {
         let findings = MatrixFindings::from_runs(matrix, runs);
         let verdict = findings.verdicts.get(workload)?;
         // The cells of this workload are its candidates.
-        let rows: Vec<_> = findings
-            .rows
-            .iter()
-            .filter(|row| row.cell.workload == workload)
-            .collect();
-        let names: Vec<[String; 2]> = rows
-            .iter()
-            .map(|row| [row.names[1].clone(), row.names[2].clone()])
-            .collect();
-        // A cell's runs by their names, in logarithms of both goals.
-        let cells = rows.iter().map(|row| {
-            let mine = runs
-                .iter()
-                .filter(|run| [&run.workload, &run.system, &run.scheduler] == row.names.each_ref());
-            let logs = mine.map(|run| Some([run.rate_of_device()?.ln(), run.per_joule()?.ln()]));
-            RecordedCell::from_runs(&logs.collect::<Option<Vec<_>>>()?)
-        });
-        let cells = cells.collect::<Option<Vec<_>>>()?;
-        // The best and its ties are equally good answers.
-        let ties = [&verdict.by_device, &verdict.by_joule].map(|choice| {
-            let choice = choice.as_ref()?;
-            let mut names = choice
-                .ties
-                .iter()
-                .map(|(score, _)| score)
-                .chain([&choice.best])
-                .map(|score| &score.names);
-            Some(
-                names
-                    .by_ref()
-                    .filter_map(|of| rows.iter().position(|row| row.names == *of))
-                    .collect(),
-            )
-        });
-        let [Some(by_rate), Some(by_joule)] = ties else {
-            return None;
-        };
-        let runs = cells.iter().map(|cell| cell.noise.len()).sum();
+        let (mut names, mut cells, mut recorded) = (Vec::new(), Vec::new(), 0);
+        for row in &findings.rows {
+            if row.cell.workload != workload {
+                continue;
+            }
+            let cell = RecordedCell::from_runs(&logs_of_cell(runs, &row.names)?)?;
+            recorded += cell.noise.len();
+            cells.push(cell);
+            let [_, system, scheduler] = &row.names;
+            names.push([system.clone(), scheduler.clone()]);
+        }
+        let by_rate = equally_good(verdict.by_device.as_ref()?, &names);
+        let by_joule = equally_good(verdict.by_joule.as_ref()?, &names);
         Some(Self {
             names,
             cells,
-            runs,
+            runs: recorded,
             ties: [by_rate, by_joule],
         })
     }
@@ -137,6 +112,38 @@ impl RecordedWorkload {
             runs: found.runs,
         })
     }
+}
+
+/// Returns the logarithms of both figures of a cell's runs; `None` if a run lacks one.
+fn logs_of_cell(runs: &[CellRun], names: &[String; 3]) -> Option<Vec<[f64; 2]>> {
+    let mut logs = Vec::new();
+    for run in runs {
+        if [&run.workload, &run.system, &run.scheduler] == names.each_ref() {
+            // A cell with a run that lacks a figure cannot be replayed.
+            logs.push([run.rate_of_device()?.ln(), run.per_joule()?.ln()]);
+        }
+    }
+    Some(logs)
+}
+
+/// Returns the places of the best candidate and of those that cannot be told from it: they are
+/// equally good answers.
+fn equally_good(choice: &BestChoice, names: &[[String; 2]]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut add = |score: &CellScore| {
+        let [_, system, scheduler] = &score.names;
+        places.extend(
+            names
+                .iter()
+                .position(|name| [system, scheduler] == name.each_ref()),
+        );
+    };
+    // Ties come first, as in the verdict.
+    for (score, _) in &choice.ties {
+        add(score);
+    }
+    add(&choice.best);
+    places
 }
 
 impl RecordedCell {

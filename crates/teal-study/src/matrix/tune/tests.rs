@@ -228,7 +228,7 @@ fn options_that_help_alone_are_tried_together() {
             .filter(|of| !of.runs.is_empty())
             .count();
         assert!(
-            measured <= 8 + JOIN_MAX as usize,
+            measured <= 8 + JOIN_MAX,
             "{measured} of {}",
             candidates.len()
         );
