@@ -139,31 +139,9 @@ fn find_controller() -> Result<MemoryController> {
 
 /// Chooses the controller by the kernel's lists of this process's groups and of mounts.
 fn choose_controller(mine: &str, mounts: &str) -> Option<MemoryController> {
-    let groups: Vec<(&str, &str)> = mine
-        .lines()
-        .filter_map(|line| line.split_once(':')?.1.split_once(':'))
-        .collect();
-    let mounted = |kind: &str, option: Option<&str>| {
-        // Each line is device, mount point, kind and options.
-        let mut lines = mounts
-            .lines()
-            .map(|line| line.split(' ').collect::<Vec<_>>());
-        let line = lines.find(|of| {
-            of.get(2) == Some(&kind)
-                && option.is_none_or(|wanted| {
-                    of.get(3)
-                        .is_some_and(|all| all.split(',').any(|option| option == wanted))
-                })
-        });
-        Some(PathBuf::from(line?.get(1)?))
-    };
-    let below = |root: PathBuf, group: &str| root.join(group.trim_start_matches('/'));
     // Version 1 lists the memory controller with a group of its own.
-    if let Some((_, group)) = groups
-        .iter()
-        .find(|(controllers, _)| controllers.split(',').any(|name| name == "memory"))
-    {
-        let home = below(mounted("cgroup", Some("memory"))?, group);
+    if let Some(group) = group_with(mine, |names| names.split(',').any(|name| name == "memory")) {
+        let home = group_dir(&mount_of(mounts, "cgroup", Some("memory"))?, group);
         return Some(MemoryController {
             parent: home.clone(),
             home,
@@ -171,11 +149,9 @@ fn choose_controller(mine: &str, mounts: &str) -> Option<MemoryController> {
         });
     }
     // Version 2 has one group, which names no controllers.
-    let (_, group) = groups
-        .iter()
-        .find(|(controllers, _)| controllers.is_empty())?;
-    let root = mounted("cgroup2", None)?;
-    let home = below(root.clone(), group);
+    let group = group_with(mine, str::is_empty)?;
+    let root = mount_of(mounts, "cgroup2", None)?;
+    let home = group_dir(&root, group);
     // In version 2 a group with processes has no children with controllers, so the new group lies
     // beside it.
     let parent = if home == root {
@@ -188,6 +164,41 @@ fn choose_controller(mine: &str, mounts: &str) -> Option<MemoryController> {
         parent,
         limit: "memory.max",
     })
+}
+
+/// Returns the group whose names of controllers fit. Each line has a number, these names and the
+/// group.
+fn group_with(mine: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
+    for line in mine.lines() {
+        if let Some((_, of_group)) = line.split_once(':')
+            && let Some((controllers, group)) = of_group.split_once(':')
+            && fits(controllers)
+        {
+            return Some(group);
+        }
+    }
+    None
+}
+
+/// Returns the directory of a group below the mount of its kind.
+fn group_dir(root: &Path, group: &str) -> PathBuf {
+    root.join(group.trim_start_matches('/'))
+}
+
+/// Returns where a file system of a kind is mounted, with this option if one is wanted. Each line
+/// has device, mount point, kind and options.
+fn mount_of(mounts: &str, kind: &str, option: Option<&str>) -> Option<PathBuf> {
+    for line in mounts.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [_, point, of_kind, options, ..] = fields[..] else {
+            continue;
+        };
+        let has_option = |wanted| options.split(',').any(|option| option == wanted);
+        if of_kind == kind && option.is_none_or(has_option) {
+            return Some(PathBuf::from(point));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -111,7 +111,9 @@ pub(super) fn solve_subproblem(
         next: Vec::new(),
         history: ActionHistory::new(),
     };
-    (0..subproblem.points.len()).for_each(|own_point| search.step_point(own_point));
+    for own_point in 0..subproblem.points.len() {
+        search.step_point(own_point);
+    }
     let end = subproblem.points.len() - 1;
     let whole =
         |reached: &DeviceCandidate| reached.cost + subproblem.closing_cost(end, reached.state);
@@ -124,61 +126,75 @@ pub(super) fn solve_subproblem(
 
 impl DeviceSearch<'_, '_> {
     fn step_point(&mut self, own_point: usize) {
+        self.advance_front(own_point);
+        self.serve_read(own_point);
+        self.write_or_stop(own_point);
         let (subproblem, task) = (self.subproblem, self.task);
-        // Otherwise it had better stopped before, unless there was no token, or a dearer one.
-        let is_new = own_point
-            .checked_sub(1)
-            .is_none_or(|before| match task.stop_limit {
-                StopLimit::Counted | StopLimit::Spared(_) => true,
-                StopLimit::Priced(prices) => prices[before] > prices[own_point],
-            });
-        for reached in &mut self.front {
-            let step = subproblem.advance_to(own_point, reached.state);
-            (reached.state, reached.cost, reached.is_new) =
-                (step.state, reached.cost + step.cost, is_new);
-        }
-        let (at, point) = (
-            subproblem.time_at(own_point),
-            subproblem.points[own_point].point,
-        );
-        let tokens = task.stop_limit;
-        // A read that must be served earns nothing: it costs the same in every schedule.
-        let gain = match task.demands[point] {
-            ReadDemand::No => None,
-            ReadDemand::Must => Some(0),
-            ReadDemand::May(price) => Some(price),
+        self.front
+            .retain(|reached| !subproblem.is_late(own_point, reached.state, task.is_plan));
+        self.prune_dominated(own_point);
+        self.history
+            .forget_unused(self.front.iter_mut().map(|reached| &mut reached.last));
+    }
+
+    /// Lets time pass until a point. A candidate may stop there although it has done nothing since
+    /// the point before: that pays only if there was no token there, or a dearer one.
+    fn advance_front(&mut self, own_point: usize) {
+        let may_have_waited = match self.task.stop_limit {
+            StopLimit::Priced(prices) if own_point > 0 => prices[own_point - 1] > prices[own_point],
+            _ => true,
         };
-        if let Some(gain) = gain.filter(|_| !subproblem.points[own_point].reads.is_empty()) {
-            self.expand_candidates(task.demands[point] != ReadDemand::Must, |reached| {
-                subproblem
-                    .read_steps(own_point, reached.state, tokens)
-                    .map(|step| {
-                        (
-                            CandidateStep {
-                                cost: step.cost - gain,
-                                ..step
-                            },
-                            Some((at, ScheduledAction::Read(point))),
-                        )
-                    })
-            });
-            self.prune_dominated(own_point);
+        for reached in &mut self.front {
+            let step = self.subproblem.advance_to(own_point, reached.state);
+            reached.state = step.state;
+            reached.cost += step.cost;
+            reached.is_new = may_have_waited;
         }
+    }
+
+    /// Serves the read of a point, where that is demanded or earns something.
+    fn serve_read(&mut self, own_point: usize) {
+        let (subproblem, tokens) = (self.subproblem, self.task.stop_limit);
+        let own = &subproblem.points[own_point];
+        if own.reads.is_empty() {
+            return;
+        }
+        let demand = self.task.demands[own.point];
+        // A read that must be served earns nothing: it costs the same in every schedule.
+        let gain = match demand {
+            ReadDemand::No => return,
+            ReadDemand::Must => 0,
+            ReadDemand::May(price) => price,
+        };
+        let action = (
+            subproblem.time_at(own_point),
+            ScheduledAction::Read(own.point),
+        );
+        self.expand_candidates(demand != ReadDemand::Must, |reached| {
+            subproblem
+                .read_steps(own_point, reached.state, tokens)
+                .map(move |step| {
+                    let cost = step.cost - gain;
+                    (CandidateStep { cost, ..step }, Some(action))
+                })
+        });
+        self.prune_dominated(own_point);
+    }
+
+    /// Adds the candidates that write here, and those that go down.
+    fn write_or_stop(&mut self, own_point: usize) {
+        let (subproblem, tokens) = (self.subproblem, self.task.stop_limit);
+        let at = subproblem.time_at(own_point);
         self.expand_candidates(true, |reached| {
             subproblem
                 .write_steps(own_point, reached.state, tokens)
-                .map(|step| (step, Some((at, ScheduledAction::Write))))
+                .map(move |step| (step, Some((at, ScheduledAction::Write))))
         });
         self.expand_candidates(true, |reached| {
             let may = reached.is_new || reached.state.free_at > at;
             let stops = may.then(|| subproblem.stop_steps(own_point, reached.state, tokens));
             stops.into_iter().flatten().map(|step| (step, None))
         });
-        self.front
-            .retain(|reached| !subproblem.is_late(own_point, reached.state, task.is_plan));
-        self.prune_dominated(own_point);
-        self.history
-            .forget_unused(self.front.iter_mut().map(|reached| &mut reached.last));
     }
 
     /// Adds the candidates that `steps` lead to, beside those that are there (`keeps`) or in place

@@ -41,65 +41,103 @@ pub fn import_oracle_general(
     let mut records = RecordReader::new(input);
     let mut done = ImportSummary::default();
     let mut bytes = [0; RECORD];
-    let mut writer: Option<TraceWriter<_>> = None;
-    let mut out = Some(out);
-    let (mut first, mut last) = (0, 0);
-    while records.next(&mut bytes)? {
-        let (secs, object, size, next) = decode_fields(&bytes);
-        // A packed file is told by its first bytes, because its records make no sense.
-        if done.records == 0
-            && let Some(what) = packed_form(&bytes)
-        {
-            return Err(ImportError::Foreign {
-                format: "oracleGeneral",
-                what,
-            });
-        }
-        if !is_possible_next(next, done.records) {
-            return Err(records.record_error(format!(
-                "next access {next} is neither -1 nor later: this is no oracleGeneral trace"
-            )));
-        }
-        // The format is sorted by time, so an earlier time shows another format.
-        if secs < last {
-            return Err(records.record_error(format!(
-                "time {secs} s comes after {last} s: this is no oracleGeneral trace"
-            )));
-        }
-        last = secs;
-        // The header needs the time of the first record.
-        let writer = match (&mut writer, out.take()) {
-            (Some(writer), _) => writer,
-            (none, Some(out)) => {
-                first = secs;
-                none.insert(TraceWriter::new(out, &trace_header(unit, secs, &origin))?)
-            }
-            (None, None) => unreachable!("taken once, with the first record"),
-        };
+    // The header needs the time of the first record.
+    if !records.next(&mut bytes)? {
+        return Err(ImportError::Nothing("the file is empty".into()));
+    }
+    // A packed file is told by its first bytes, because its records make no sense.
+    if let Some(what) = packed_form(&bytes) {
+        return Err(ImportError::Foreign {
+            format: "oracleGeneral",
+            what,
+        });
+    }
+    let first = CacheAccess::decode(&bytes);
+    first.check(0, 0).map_err(|why| records.record_error(why))?;
+    let mut writer = TraceWriter::new(out, &trace_header(unit, first.secs, &origin))?;
+    let mut access = first;
+    loop {
+        let last = access.secs;
         done.records += 1;
-        // An access of no bytes asks for nothing.
-        if size == 0 {
-            done.skipped += 1;
-            continue;
+        match access.to_event(first.secs, unit) {
+            // An access of no bytes asks for nothing.
+            _ if access.size == 0 => done.skipped += 1,
+            Some(event) => {
+                writer.write_item(&TraceItem::Event(event))?;
+                done.events += 1;
+            }
+            None => {
+                let why = format!("place {} is beyond any device", access.object);
+                return Err(records.record_error(why));
+            }
         }
-        let Some((object, action)) = access_of(object, size, unit) else {
-            return Err(records.record_error(format!("place {object} is beyond any device")));
+        if !records.next(&mut bytes)? {
+            break;
+        }
+        access = CacheAccess::decode(&bytes);
+        access
+            .check(done.records, last)
+            .map_err(|why| records.record_error(why))?;
+    }
+    writer.finish()?;
+    Ok(done)
+}
+
+/// Holds a record: an access to an object of a cache.
+#[derive(Debug, Clone, Copy, Default)]
+struct CacheAccess {
+    secs: u32,
+    object: u64,
+    size: u32,
+    /// Number of the record in which the object is wanted next.
+    next: i64,
+}
+
+impl CacheAccess {
+    fn decode(bytes: &[u8; RECORD]) -> Self {
+        let mut fields = FieldReader(bytes);
+        let mut decode = || {
+            Some(Self {
+                secs: fields.u32()?,
+                object: fields.u64()?,
+                size: fields.u32()?,
+                next: fields.u64()? as i64,
+            })
         };
-        // Times count from the first record.
-        let at = Duration::from_secs((secs - first).into());
-        writer.write_item(&TraceItem::Event(TraceEvent {
-            at,
+        decode().unwrap_or_default()
+    }
+
+    /// Checks what no record of this format has: a next access that is not later than the records
+    /// so far, or an earlier time than the last record. Returns the fault.
+    fn check(&self, records: u64, last: u32) -> Result<(), String> {
+        if !is_possible_next(self.next, records) {
+            return Err(format!(
+                "next access {} is neither -1 nor later: this is no oracleGeneral trace",
+                self.next
+            ));
+        }
+        if self.secs < last {
+            return Err(format!(
+                "time {} s comes after {last} s: this is no oracleGeneral trace",
+                self.secs
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns it as an event; `None` if its place is beyond any device. Times count from the first
+    /// record.
+    fn to_event(self, first_secs: u32, unit: Option<u64>) -> Option<TraceEvent> {
+        let (object, action) = access_of(self.object, self.size, unit)?;
+        Some(TraceEvent {
+            at: Duration::from_secs((self.secs - first_secs).into()),
             process: 0,
             object,
             action,
             outcome: EventOutcome::Unknown,
             latency: None,
-        }))?;
-        done.events += 1;
+        })
     }
-    let writer = writer.ok_or_else(|| ImportError::Nothing("the file is empty".into()))?;
-    writer.finish()?;
-    Ok(done)
 }
 
 /// Returns whether an object's next access may have this number: it is a later record, or never.
@@ -138,11 +176,4 @@ fn access_of(object: u64, size: u32, unit: Option<u64>) -> Option<(u64, Action)>
     };
     let sector = object.checked_mul(unit)? / teal_types::SECTOR;
     Some((0, Action::ReadSectors { sector, bytes }))
-}
-
-/// Decodes time, object, size and next access.
-fn decode_fields(bytes: &[u8; RECORD]) -> (u32, u64, u32, i64) {
-    let mut t = FieldReader(bytes);
-    let mut all = || Some((t.u32()?, t.u64()?, t.u32()?, t.u64()? as i64));
-    all().unwrap_or_default()
 }

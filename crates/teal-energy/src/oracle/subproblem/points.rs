@@ -4,7 +4,7 @@
 //! 1. A point is the device's own if something is read there that it holds, changes come to it, or
 //!    some of its changes are of age or must be written; so are the beginning and the end.
 
-use super::{DevicePoint, DeviceSubproblem, QueuedChange, WriteLoad};
+use super::{DevicePoint, DeviceSubproblem, QueuedChange, ServingChoice, WriteLoad};
 use crate::device::DeviceId;
 use crate::oracle::problem::{PointKind, TracePoint};
 use crate::sim::{EventAction, MachineTrace};
@@ -21,41 +21,22 @@ impl DeviceSubproblem<'_> {
     ) {
         let needed = self.queue_changes(trace, points, id, late);
         self.prepay_changes(&needed);
+        let mut deadlines = BTreeSet::new();
+        for change in &self.changes {
+            deadlines.extend([change.due, change.latest]);
+        }
         let (mut ends, mut arrived) = (BTreeSet::new(), 0);
-        let deadlines: BTreeSet<_> = self
-            .changes
-            .iter()
-            .flat_map(|change| [change.due, change.latest])
-            .collect();
         for (at, point) in points.iter().enumerate() {
+            let before = arrived;
             let mut here = DevicePoint {
                 point: at,
                 at: point.at,
                 is_end: at + 1 == points.len(),
                 ..DevicePoint::default()
             };
-            let before = arrived;
-            match (
-                point.kind,
-                trace.events().get(point.event).map(|event| event.action),
-            ) {
-                (
-                    PointKind::Read,
-                    Some(EventAction::Read {
-                        object,
-                        offset,
-                        bytes,
-                        copies,
-                    }),
-                ) => {
-                    // A read that begins where an earlier one ended costs no seek, whichever device
-                    // served that.
-                    let follows = ends.contains(&(object, offset));
-                    ends.insert((object, offset.saturating_add(bytes)));
-                    if copies.contains(id) {
-                        here.reads = self.serving_choices(bytes, follows);
-                    }
-                }
+            let event = trace.events().get(point.event).map(|event| event.action);
+            match (point.kind, event) {
+                (PointKind::Read, Some(read)) => here.reads = self.choices_at(read, id, &mut ends),
                 (PointKind::Write, Some(EventAction::Write { sinks, .. }))
                     if self.takes_changes(id, sinks) =>
                 {
@@ -70,13 +51,39 @@ impl DeviceSubproblem<'_> {
                 self.points.push(here);
             }
         }
-        let times: Vec<_> = self.points.iter().map(|own_point| own_point.at).collect();
-        for (own_point, next) in self
-            .points
-            .iter_mut()
-            .zip(times.iter().skip(1).chain(times.last()))
-        {
-            own_point.next = *next;
+        self.link_points();
+    }
+
+    /// Returns how the device may serve a read: not at all if it does not hold the data. A read
+    /// that begins where an earlier one ended costs no seek, whichever device served that.
+    fn choices_at(
+        &self,
+        read: EventAction,
+        id: DeviceId,
+        ends: &mut BTreeSet<(u64, u64)>,
+    ) -> Vec<ServingChoice> {
+        let EventAction::Read {
+            object,
+            offset,
+            bytes,
+            copies,
+        } = read
+        else {
+            return Vec::new();
+        };
+        let follows = ends.contains(&(object, offset));
+        ends.insert((object, offset.saturating_add(bytes)));
+        if !copies.contains(id) {
+            return Vec::new();
+        }
+        self.serving_choices(bytes, follows)
+    }
+
+    /// Tells each point the time of the next one; the last has its own.
+    fn link_points(&mut self) {
+        for at in 0..self.points.len() {
+            let next = (at + 1).min(self.points.len() - 1);
+            self.points[at].next = self.points[next].at;
         }
     }
 
