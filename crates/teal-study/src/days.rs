@@ -101,6 +101,7 @@ fn append_session(
 
 /// Returns a number of a kind: it separates the files of one kind from those of another.
 fn hash_kind(kind: &str) -> u64 {
+    // The name is text of the user: any length, any bytes.
     let mut sum = 0;
     for byte in kind.bytes() {
         sum = mix_bits(sum ^ u64::from(byte));

@@ -330,6 +330,7 @@ impl PreparedReplay {
         let problem = SchedulingProblem::new(&self.world, &self.trace, late);
         // Small problems are solved; the others are bounded by Lagrangian relaxation. The optimum
         // of the problem is a bound, too: the problem allows what the simulator does not.
+        // Dynamic programming over all devices grows with the product of their states.
         let mut optimum = None;
         if devices <= SOLVED.0 && events <= SOLVED.1 {
             optimum = oracle::exact_optimum(&problem).ok();

@@ -203,6 +203,7 @@ pub(super) fn group_files(seen: &ObservedTrace, survey: &TreeSurvey) -> TraceFil
 
 /// Numbers the sets in the order of their keys, so that the script is repeatable.
 fn number_sets(keys: &BTreeMap<u64, SetKey>) -> BTreeMap<&SetKey, usize> {
+    // Equal keys are one set.
     let ordered: BTreeSet<&SetKey> = keys.values().collect();
     let mut numbers = BTreeMap::new();
     for (at, key) in ordered.into_iter().enumerate() {
@@ -221,6 +222,7 @@ fn add_surveyed_files(
     members: &mut [Vec<u64>],
 ) {
     for (object, (_, top)) in &survey.files {
+        // Files of the trace have their sets already.
         if keys.contains_key(object) {
             continue;
         }

@@ -173,6 +173,7 @@ fn efficiencies(
     let Some(joules) = joules else {
         return [None; 3];
     };
+    // Each form is divided by the joules of the same number of operations.
     let [of_device, of_bytes, of_latency] = performance.map(|form| Some(form / joules.mean));
     [
         of_device,

@@ -46,6 +46,7 @@ fn note_difference(list: &mut Vec<String>, what: &str, a: String, b: String) {
 /// Returns the differences of two matrices. Workloads and file systems that only one of them has
 /// are ignored.
 pub fn find_differences(before: &Matrix, after: &Matrix) -> MatrixDifferences {
+    // A difference is told once, with the figures of both.
     let mut found = MatrixDifferences::default();
     // Remarks come from all that may differ, reasons from all that must not.
     note_devices(before, after, &mut found.remarks);
@@ -84,6 +85,7 @@ fn note_devices(before: &Matrix, after: &Matrix, list: &mut Vec<String>) {
 /// Notes differences of the state of caches and files. They change figures, but they may be what
 /// the user wants to compare.
 fn note_states(a: &RunRules, b: &RunRules, list: &mut Vec<String>) {
+    // The word is that of the file.
     let cache = |rules: &RunRules| format!("{:?}", rules.cache).to_lowercase();
     note_difference(list, "cache", cache(a), cache(b));
     note_difference(list, "memory", format_size(a.memory), format_size(b.memory));
@@ -104,6 +106,7 @@ fn note_systems(before: &Matrix, after: &Matrix, list: &mut Vec<String>) {
 
 /// Notes differences of the work of a workload, which make its figures incomparable.
 fn note_workload(one: &MatrixWorkload, other: &MatrixWorkload, list: &mut Vec<String>) {
+    // Variables are compared as they are written: their order counts.
     let set = |of: &MatrixWorkload| format!("[{}]", of.set.join(" "));
     note_difference(
         list,

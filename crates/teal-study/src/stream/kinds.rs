@@ -113,6 +113,7 @@ impl RemainingKinds {
     ) -> Vec<(u64, StreamOperation)> {
         let mut slots = Vec::with_capacity(times.len());
         for at in times {
+            // Nothing can be read again before something was read.
             let kind = if slots.is_empty() {
                 StreamOperation::First
             } else {

@@ -34,6 +34,7 @@ pub(super) enum DescriptorUse {
 
 /// Returns the number of slots that a thread can have open at once.
 fn slots_in_use(thread: &PlannedThread) -> u64 {
+    // `opennext` goes round all slots, those that are named included.
     if thread
         .ops
         .iter()
@@ -54,7 +55,8 @@ fn slots_in_use(thread: &PlannedThread) -> u64 {
 /// Returns whether a thread can use another thread's descriptors: the offset of a descriptor
 /// matters to none of its flowops, and none closes or deletes what is open.
 pub(super) fn can_share(thread: &PlannedThread) -> bool {
-    // Every other flowop on a slot reads on, appends, syncs, closes or deletes: these need their own.
+    // Every other flowop on a slot reads on, appends, syncs, closes or deletes: such a thread needs
+    // descriptors of its own.
     use FlowopKind::{AioWrite, Read, Write};
     thread
         .ops

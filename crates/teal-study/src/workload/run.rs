@@ -332,6 +332,7 @@ impl ProgressReports {
         // A period of 0 never comes.
         let period = self.period.unsigned_abs();
         let due = (elapsed / SECOND).checked_div(period).unwrap_or(0);
+        // A look that came late tells once for all periods that it missed.
         let is_due = due > self.told;
         if is_due {
             self.told = due;

@@ -166,6 +166,7 @@ impl<'a, T: Timer> RunState<'a, T> {
         descriptors: DescriptorUse,
         say: &'a (dyn Fn(&str) + Sync),
     ) -> Self {
+        // The table is taken apart: threads are many, and are found by plain indices.
         let ThreadTable {
             threads,
             processes,

@@ -84,6 +84,7 @@ pub(super) struct FlowopRunner<'a, T> {
 
 impl<'a, T: Timer> FlowopRunner<'a, T> {
     pub(super) fn new(shared: &'a RunState<'a, T>, number: usize) -> Self {
+        // The thread of the plan is found by the place of its state.
         let me = &shared.threads[number];
         let thread = &shared.plan.processes[me.process].threads[me.thread];
         let options = &shared.plan.options;

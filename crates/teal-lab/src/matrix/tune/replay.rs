@@ -60,8 +60,8 @@ fn describe_trials(trials: &[SearchTrial], replay: &RecordedWorkload) -> String 
     }
     let all = trials.len();
     format!(
-        "{good} of {all} searches found the best (a tie with it {ties}; else within 5 %), the worst \
-         {:.1} % of it, with {:.0} % of the {} runs",
+        "{good} of {all} searches found the best (a tie with it {ties}; else within 5 %), \
+         the worst {:.1} % of it, with {:.0} % of the {} runs",
         worst * 100.0,
         // The cost of a search is its part of all runs.
         took as f64 / all as f64 / replay.runs as f64 * 100.0,

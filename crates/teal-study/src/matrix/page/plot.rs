@@ -400,8 +400,8 @@ pub(super) fn draw_power(row: &CellRow, modelled: bool) -> String {
     };
     let _ = writeln!(
         out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {length:.1} s of {source}: \
-         {}</text>",
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">watts over {length:.1} s of \
+         {source}: {}</text>",
         WIDTH / 2.0,
         high - 12.0,
         cell_label(row)

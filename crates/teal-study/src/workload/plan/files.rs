@@ -223,6 +223,7 @@ fn resolve_shape(
             read.fixed_number("dirgamma", GAMMA_DEFAULT)?,
         )
     };
+    // A width of zero has no logarithm, and the depth would be nonsense.
     if dirwidth.is_zero() {
         let message = format!(
             "fileset '{name}' has dirwidth 0; say how many entries a directory has: dirwidth=20"

@@ -176,6 +176,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
         file: NamedFile,
         opened: OwnedFd,
     ) -> Arc<OwnedFd> {
+        // Sharing needs both: too few descriptors, and a thread that does not notice.
         match &self.shared.descriptors {
             Some(shared) if self.shares => shared.share(file.set, file.index, op.flags, opened),
             _ => Arc::new(opened),
@@ -240,6 +241,7 @@ impl<'a, T: Timer> FlowopRunner<'a, T> {
     }
 
     pub(super) fn delete_file(&mut self, at: usize, op: &PlannedFlowop) -> FlowopResult {
+        // A named slot chooses its own file.
         if op.fd > 0
             && let Some(file) = self.named[op.fd]
         {
