@@ -335,6 +335,27 @@ pub(crate) struct ReplayArgs {
     /// time is the best of ten
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(crate) policy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) conditions: ReplayConditions,
+    /// The clairvoyant bound for traces of at most so many events at the devices: it may take
+    /// minutes [default: 200 shared by the devices]
+    #[arg(long, value_name = "EVENTS")]
+    pub(crate) bound: Option<usize>,
+    /// For programs; microjoules and nanoseconds
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw energy, delays and wake-ups into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Tell about one decision of one policy: its number, or the first from a time on, such as 90s
+    /// or 0:01:30.5
+    #[arg(long, value_name = "NUMBER|TIME")]
+    pub(crate) explain: Option<String>,
+}
+
+// Holds what a trace does not tell: the machine and its content.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayConditions {
     /// Each file is on one of the disks, not on all
     #[arg(long)]
     pub(crate) spread: bool,
@@ -358,20 +379,6 @@ pub(crate) struct ReplayArgs {
         value_parser = clap::value_parser!(u8).range(0..=100)
     )]
     pub(crate) warm: u8,
-    /// The clairvoyant bound for traces of at most so many events at the devices: it may take
-    /// minutes [default: 200 shared by the devices]
-    #[arg(long, value_name = "EVENTS")]
-    pub(crate) bound: Option<usize>,
-    /// For programs; microjoules and nanoseconds
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Draw energy, delays and wake-ups into this file (SVG)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) plot: Option<PathBuf>,
-    /// Tell about one decision of one policy: its number, or the first from a time on, such as 90s
-    /// or 0:01:30.5
-    #[arg(long, value_name = "NUMBER|TIME")]
-    pub(crate) explain: Option<String>,
 }
 
 /// Parses a time: a number with an optional s, m, h or d.

@@ -38,7 +38,7 @@ pub(crate) use tune::run_tune;
 
 use crate::cli::MatrixArgs;
 use anyhow::{Context, Result, bail};
-use bench::{MARK, MatrixBench};
+use bench::{MARK, MatrixBench, end_on_signals};
 use std::path::Path;
 use std::process::ExitCode;
 use teal_rig::ownership::{self, ResultsOwnership};
@@ -51,7 +51,7 @@ pub(crate) fn run_matrix(args: &MatrixArgs) -> Result<ExitCode> {
     let matrix = Matrix::parse(&text).with_context(|| name.to_string())?;
     let beside = args.file.parent().unwrap_or(Path::new("."));
     let sources = scripts::scripts_of(&matrix, beside)?;
-    let bench = MatrixBench::new(matrix, sources, &args.kept.results)?;
+    let bench = MatrixBench::new(matrix, sources, &args.kept.results, end_on_signals()?)?;
     ownership::check_directory(&bench.results, MARK)?;
     // Taken before anything is looked at: a killed run may have left the device mounted.
     let _owned = if args.kept.dry_run {
@@ -63,13 +63,15 @@ pub(crate) fn run_matrix(args: &MatrixArgs) -> Result<ExitCode> {
     if !args.kept.only_report {
         bench.check_all(args.erase.as_deref(), !args.kept.dry_run)?;
     }
+    if bench.is_interrupted() {
+        bail!("interrupted before the first run");
+    }
     if args.kept.dry_run {
         bench.print_forecast()?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut runs = bench.open_results(&text)?;
     if !args.kept.only_report {
-        bench.end_on_signals()?;
         bench.prepare_runs(&runs)?;
         bench.try_all(&runs)?;
         bench.run_blocks(&mut runs)?;

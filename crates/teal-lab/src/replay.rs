@@ -2,7 +2,7 @@
 
 mod figures;
 
-use crate::cli::ReplayArgs;
+use crate::cli::{ReplayArgs, ReplayConditions};
 use crate::trace::{open_trace, say_ending};
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ pub(crate) fn run_replay(args: &ReplayArgs) -> Result<ExitCode> {
         bail!("--explain is for one policy; name it with --policy");
     }
     let mut trace = open_trace(&args.trace)?;
-    let read = PreparedReplay::read(&mut trace, machine, &replay_assumptions(args));
+    let read = PreparedReplay::read(&mut trace, machine, &replay_assumptions(&args.conditions));
     let (scene, ending) = read.at_path(&args.trace)?;
     say_ending(&args.trace, Some(&ending));
     if let Some(which) = which {
@@ -74,19 +74,19 @@ fn compute_bound(args: &ReplayArgs, scene: &PreparedReplay, runs: &[PolicyRun]) 
 }
 
 /// Returns the assumptions on memory, pace and supply that the arguments ask for.
-fn replay_assumptions(args: &ReplayArgs) -> ReplayAssumptions {
-    let pace = if args.closed {
+fn replay_assumptions(of: &ReplayConditions) -> ReplayAssumptions {
+    let pace = if of.closed {
         ReplayPace::Closed
     } else {
         ReplayPace::Open
     };
-    let supply = if args.powered {
+    let supply = if of.powered {
         PowerSupply::Powered
     } else {
         PowerSupply::Battery
     };
     ReplayAssumptions {
-        memory: args.memory,
+        memory: of.memory,
         pace,
         supply,
         ..ReplayAssumptions::default()
@@ -138,21 +138,21 @@ fn build_machine(args: &ReplayArgs) -> Result<ModelledMachine> {
             ModelledMachine::from_profiles(&names.join(","), &profiles)?
         }
     };
-    if args.spread {
+    if args.conditions.spread {
         machine = machine.with_spread_disks();
     }
     let has_link = machine
         .parts
         .iter()
         .any(|part| part.device.kind == DeviceKind::Link);
-    if args.warm < 100 && !has_link {
+    if args.conditions.warm < 100 && !has_link {
         bail!("--warm is for machines with a link, which has what the disks lack");
     }
     // Only devices that keep content have room for it, and only disks hold files at first.
     for part in &mut machine.parts {
-        part.room = args.cache.filter(|_| part.keeps);
+        part.room = args.conditions.cache.filter(|_| part.keeps);
         if part.device.kind == DeviceKind::Disk {
-            part.holds.files = args.warm;
+            part.holds.files = args.conditions.warm;
         }
     }
     Ok(machine)

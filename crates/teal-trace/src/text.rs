@@ -324,52 +324,62 @@ fn parse_item(words: &[&str]) -> Result<TraceItem, String> {
     })
 }
 
-fn parse_event(
-    [at, process, object]: [&str; 3],
-    word: &str,
-    mut rest: &[&str],
-) -> Result<TraceEvent, String> {
-    // Fields come first; the outcome and the latency follow.
-    let is_field = |word: &&&str| word.split_once('=').is_some_and(|(key, _)| !key.is_empty());
-    let (fields, behind) = rest.split_at(rest.iter().take_while(is_field).count());
-    rest = behind;
+fn is_field(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(key, _)| !key.is_empty())
+}
+
+/// Parses an action with its fields. A field that the action does not have is an error, not a
+/// comment.
+fn parse_action(word: &str, fields: &[&str]) -> Result<Action, String> {
     let mut used = 0;
     let action = Action::parse(word, |key| {
         used += 1;
-        let mut values = fields
-            .iter()
-            .filter_map(|field| field.split_once('='))
-            .filter(|(k, _)| *k == key);
-        match (values.next(), values.next()) {
-            (Some((_, value)), None) => Ok(value),
-            (None, _) => Err(format!("'{word}' needs {key}=")),
-            _ => Err(format!("{key}= is there twice")),
+        let mut found = None;
+        for field in fields {
+            if let Some((name, value)) = field.split_once('=')
+                && name == key
+                && found.replace(value).is_some()
+            {
+                return Err(format!("{key}= is there twice"));
+            }
         }
+        found.ok_or_else(|| format!("'{word}' needs {key}="))
     })?;
-    // A field that the action does not have is an error, not a comment.
     if used != fields.len() {
         return Err(format!("'{word}' has no such field: {}", fields.join(" ")));
     }
-    let outcome = match rest {
-        ["=", value, behind @ ..] => {
-            rest = behind;
-            EventOutcome::Done(parse_number(value)?)
-        }
-        ["!", errno, behind @ ..] => {
-            rest = behind;
-            EventOutcome::Failed(
-                parse_number(errno)
-                    .ok()
-                    .filter(|e| *e > 0)
-                    .ok_or_else(|| format!("'{errno}' is no errno"))?,
-            )
-        }
-        _ => EventOutcome::Unknown,
-    };
-    let latency = match rest {
+    Ok(action)
+}
+
+/// Parses an outcome, if there is one; returns the words behind it.
+fn parse_outcome<'a, 'b>(words: &'a [&'b str]) -> Result<(EventOutcome, &'a [&'b str]), String> {
+    match words {
+        ["=", value, behind @ ..] => Ok((EventOutcome::Done(parse_number(value)?), behind)),
+        ["!", errno, behind @ ..] => match parse_number(errno) {
+            Ok(number) if number > 0 => Ok((EventOutcome::Failed(number), behind)),
+            _ => Err(format!("'{errno}' is no errno")),
+        },
+        _ => Ok((EventOutcome::Unknown, words)),
+    }
+}
+
+fn parse_event(
+    [at, process, object]: [&str; 3],
+    word: &str,
+    rest: &[&str],
+) -> Result<TraceEvent, String> {
+    // Fields come first; the outcome and the latency follow.
+    let mut count = 0;
+    while rest.get(count).is_some_and(|word| is_field(word)) {
+        count += 1;
+    }
+    let (fields, behind) = rest.split_at(count);
+    let action = parse_action(word, fields)?;
+    let (outcome, behind) = parse_outcome(behind)?;
+    let latency = match behind {
         [] => None,
         ["in", time] => Some(parse_seconds(time)?),
-        _ => return Err(format!("'{}' means nothing here", rest.join(" "))),
+        _ => return Err(format!("'{}' means nothing here", behind.join(" "))),
     };
     Ok(TraceEvent {
         at: parse_seconds(at)?,

@@ -21,6 +21,18 @@ pub(super) enum ReadDemand {
     Must,
 }
 
+impl ReadDemand {
+    /// Returns the earning of a read that the device may serve. One that it must serve earns
+    /// nothing: it costs the same in every schedule.
+    fn gain(self) -> Option<Cost> {
+        match self {
+            Self::No => None,
+            Self::Must => Some(0),
+            Self::May(price) => Some(price),
+        }
+    }
+}
+
 /// One action of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScheduledAction {
@@ -129,21 +141,31 @@ impl DeviceSearch<'_, '_> {
         self.advance_front(own_point);
         self.serve_read(own_point);
         self.write_or_stop(own_point);
-        let (subproblem, task) = (self.subproblem, self.task);
-        self.front
-            .retain(|reached| !subproblem.is_late(own_point, reached.state, task.is_plan));
+        self.drop_late(own_point);
         self.prune_dominated(own_point);
         self.history
             .forget_unused(self.front.iter_mut().map(|reached| &mut reached.last));
     }
 
-    /// Lets time pass until a point. A candidate may stop there although it has done nothing since
-    /// the point before: that pays only if there was no token there, or a dearer one.
-    fn advance_front(&mut self, own_point: usize) {
-        let may_have_waited = match self.task.stop_limit {
+    /// Drops the candidates that miss a deadline.
+    fn drop_late(&mut self, own_point: usize) {
+        let (subproblem, is_plan) = (self.subproblem, self.task.is_plan);
+        self.front
+            .retain(|reached| !subproblem.is_late(own_point, reached.state, is_plan));
+    }
+
+    /// Returns whether a candidate that has done nothing since the point before may stop at this
+    /// one: that pays only if there was no token there, or a dearer one.
+    fn may_stop_later(&self, own_point: usize) -> bool {
+        match self.task.stop_limit {
             StopLimit::Priced(prices) if own_point > 0 => prices[own_point - 1] > prices[own_point],
             _ => true,
-        };
+        }
+    }
+
+    /// Lets time pass until a point.
+    fn advance_front(&mut self, own_point: usize) {
+        let may_have_waited = self.may_stop_later(own_point);
         for reached in &mut self.front {
             let step = self.subproblem.advance_to(own_point, reached.state);
             reached.state = step.state;
@@ -160,11 +182,8 @@ impl DeviceSearch<'_, '_> {
             return;
         }
         let demand = self.task.demands[own.point];
-        // A read that must be served earns nothing: it costs the same in every schedule.
-        let gain = match demand {
-            ReadDemand::No => return,
-            ReadDemand::Must => 0,
-            ReadDemand::May(price) => price,
+        let Some(gain) = demand.gain() else {
+            return;
         };
         let action = (
             subproblem.time_at(own_point),

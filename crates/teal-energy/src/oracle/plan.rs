@@ -8,7 +8,8 @@ use super::device_search::{DeviceSchedule, ScheduledAction};
 use super::problem::{PointKind, SchedulingProblem};
 use crate::device::DeviceId;
 use crate::policy::{
-    FlushTrigger, MachineSignal, MachineView, Policy, PolicyAction, ReadRequest, earlier_time,
+    DeviceView, FlushTrigger, MachineSignal, MachineView, Policy, PolicyAction, ReadRequest,
+    earlier_time,
 };
 use crate::profile::StateId;
 use teal_types::{Time, TimeSpan};
@@ -105,6 +106,61 @@ struct DeviceOrders {
     writes: bool,
 }
 
+/// What a device is to do next by its orders.
+enum OrderedMove {
+    Write,
+    Enter(StateId),
+    /// It is to go down, and there is no token for that yet.
+    AwaitToken,
+    Nothing,
+}
+
+impl DeviceOrders {
+    fn take_step(&mut self, step: PlanStep) {
+        match step {
+            PlanStep::Wake(state) => self.state = Some((state, false)),
+            PlanStep::Rest(state) => self.state = Some((state, true)),
+            PlanStep::Write => self.writes = true,
+        }
+    }
+
+    /// Returns the state that a device is still to enter.
+    fn wanted_state(&self, device: &DeviceView<'_>) -> Option<(StateId, bool)> {
+        match self.state {
+            Some((state, _)) if device.target_state() == state => None,
+            wanted => wanted,
+        }
+    }
+
+    /// Returns the next move, the most urgent first: writing, waiting for a token, moving. A move
+    /// is told again until the device is there: work that came meanwhile made it forget.
+    fn next_move(&self, device: &DeviceView<'_>, now: Time) -> OrderedMove {
+        let wanted = self.wanted_state(device);
+        let wakes = wanted.is_some_and(|(to, _)| device.device.power.serves(to));
+        if self.writes && !device.is_wanted && !wakes {
+            return OrderedMove::Write;
+        }
+        match wanted {
+            Some((_, true)) if device.idle_time(now).is_none() => OrderedMove::Nothing,
+            Some((_, true)) if !device.may_stop => OrderedMove::AwaitToken,
+            Some((state, _)) => OrderedMove::Enter(state),
+            None => OrderedMove::Nothing,
+        }
+    }
+}
+
+impl Clairvoyant {
+    /// Takes the steps of the plan that are due.
+    fn take_due_steps(&mut self, now: Time) {
+        while let Some((at, id, step)) = self.plan.steps.get(self.next_step)
+            && *at <= now
+        {
+            self.orders[id.index()].take_step(*step);
+            self.next_step += 1;
+        }
+    }
+}
+
 impl Policy for Clairvoyant {
     fn name(&self) -> &'static str {
         "clairvoyant"
@@ -131,43 +187,20 @@ impl Policy for Clairvoyant {
     ) -> Option<Time> {
         self.orders
             .resize(view.devices.len(), DeviceOrders::default());
-        while let Some((_, id, step)) = self
-            .plan
-            .steps
-            .get(self.next_step)
-            .filter(|(at, ..)| *at <= view.now)
-        {
-            let orders = &mut self.orders[id.index()];
-            match step {
-                PlanStep::Wake(state) => orders.state = Some((*state, false)),
-                PlanStep::Rest(state) => orders.state = Some((*state, true)),
-                PlanStep::Write => orders.writes = true,
-            }
-            self.next_step += 1;
-        }
+        self.take_due_steps(view.now);
         let mut again = self.plan.steps.get(self.next_step).map(|(at, ..)| *at);
         for (id, device) in view.devices_with_ids() {
             let orders = &mut self.orders[id.index()];
-            // Told again until it is there: work that came meanwhile made it forget.
-            let wanted = orders
-                .state
-                .filter(|(state, _)| device.target_state() != *state);
             orders.writes &= device.queued > 0;
-            // The order of the arms is that of their urgency: writing, waiting for a token, moving.
-            match wanted.filter(|(_, is_rest)| !is_rest || device.idle_time(view.now).is_some()) {
-                _ if orders.writes
-                    && !device.is_wanted
-                    && wanted.is_none_or(|(to, _)| !device.device.power.serves(to)) =>
-                {
+            match orders.next_move(device, view.now) {
+                OrderedMove::Write => {
                     orders.writes = false;
                     actions.push(PolicyAction::Flush(id, FlushTrigger::Awake));
                 }
                 // The stop was planned later than the last work was done; a token is near.
-                Some((_, true)) if !device.may_stop => {
-                    again = earlier_time(again, Some(view.now + RETRY))
-                }
-                Some((state, _)) => actions.push(PolicyAction::Enter(id, state)),
-                None => {}
+                OrderedMove::AwaitToken => again = earlier_time(again, Some(view.now + RETRY)),
+                OrderedMove::Enter(state) => actions.push(PolicyAction::Enter(id, state)),
+                OrderedMove::Nothing => {}
             }
         }
         again

@@ -23,6 +23,16 @@ pub(super) const MARK: &str = "runs.jsonl";
 /// File of the cells that failed.
 pub(super) const FAILED: &str = "failed.jsonl";
 
+/// Returns a flag that is set when the program is told to end. It ends then after what it has
+/// begun, so that no disk is left; the checks before the first run start one, too.
+pub(super) fn end_on_signals() -> Result<Arc<AtomicBool>> {
+    let ended = Arc::default();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&ended)).context("signals")?;
+    }
+    Ok(ended)
+}
+
 /// Holds a matrix, and everything that its names stand for.
 pub(super) struct MatrixBench {
     pub(super) matrix: Matrix,
@@ -35,7 +45,13 @@ pub(super) struct MatrixBench {
 }
 
 impl MatrixBench {
-    pub(super) fn new(matrix: Matrix, sources: Vec<ScriptSources>, results: &Path) -> Result<Self> {
+    /// Takes a matrix with its scripts. `ended` is set when the program is told to end.
+    pub(super) fn new(
+        matrix: Matrix,
+        sources: Vec<ScriptSources>,
+        results: &Path,
+        ended: Arc<AtomicBool>,
+    ) -> Result<Self> {
         debug_assert_eq!(
             matrix.workloads.len(),
             sources.len(),
@@ -50,7 +66,7 @@ impl MatrixBench {
             scripts,
             sources,
             results: paths::absolute_path(results)?,
-            ended: Arc::default(),
+            ended,
         })
     }
 
@@ -82,14 +98,6 @@ impl MatrixBench {
             return Ok(());
         }
         versions::keep_versions(&self.results, &self.matrix, guest)
-    }
-
-    /// Ends after the run in progress when the program is told to end.
-    pub(super) fn end_on_signals(&self) -> Result<()> {
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&self.ended)).context("signals")?;
-        }
-        Ok(())
     }
 
     /// Checks that all needs are met; and, if the device is to be touched, that its content may be

@@ -14,7 +14,7 @@ mod advice;
 mod candidates;
 mod replay;
 
-use super::bench::{MARK, MatrixBench};
+use super::bench::{MARK, MatrixBench, end_on_signals};
 use super::{scripts, versions};
 use crate::cli::{AimArg, TuneArgs};
 use advice::NOTHING;
@@ -63,13 +63,18 @@ pub(crate) fn run_tune(args: &TuneArgs) -> Result<ExitCode> {
         Some(ResultsOwnership::claim(&results, MARK)?)
     };
     let sources = scripts::find_sources(name, Path::new("."))?;
-    let mut bench = MatrixBench::new(candidate_matrix(args)?, vec![sources], &kept.results)?;
+    // The candidates are found with a disk, so the signals come first.
+    let ended = end_on_signals()?;
+    let matrix = candidate_matrix(args)?;
+    let mut bench = MatrixBench::new(matrix, vec![sources], &kept.results, ended)?;
     bench.check_all(args.erase.as_deref(), !kept.dry_run && !kept.only_report)?;
+    if bench.is_interrupted() {
+        bail!("interrupted before the first run");
+    }
     if kept.dry_run {
         bench.print_tune_forecast(args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    bench.end_on_signals()?;
     // A report needs the runs of an earlier command.
     if kept.only_report && !bench.results.join(MARK).exists() {
         bail!("{} has no runs to report on", bench.results.display());

@@ -5,6 +5,7 @@ use crate::support::{PATIENCE, TestLoopDevice, TestMount, World, has_loop_device
 use serde_json::Value;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -191,6 +192,64 @@ fn a_matrix_that_is_interrupted_goes_on_and_says_what_to_take() {
     assert_eq!(
         fs::read_to_string(matrix.results.join("report.md")).unwrap(),
         report
+    );
+}
+
+/// Returns whether a process has a child now.
+fn has_child(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+        .is_ok_and(|children| !children.trim().is_empty())
+}
+
+#[test]
+fn what_ctrl_c_ends_is_no_failed_cell_and_leaves_no_disk() {
+    let test = "what_ctrl_c_ends_is_no_failed_cell_and_leaves_no_disk";
+    let Some(matrix) = Matrix::new(test) else {
+        return;
+    };
+    // Ctrl-C at a terminal is for all that the terminal began. Each time it comes while some
+    // program makes, mounts, starts or stops something.
+    let mut hits = 0;
+    for runs_before in 0..6 {
+        let mut command = matrix.world.command(&matrix.args(&[]));
+        let mut lab = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let group = rustix::process::Pid::from_child(&lab);
+        let is_over = || matrix.runs().len() >= 8;
+        let came = wait_until(PATIENCE, || {
+            is_over() || matrix.runs().len() >= runs_before && has_child(lab.id())
+        });
+        assert!(came, "it runs programs");
+        if is_over() {
+            lab.wait().unwrap();
+            break;
+        }
+        rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+        let ended = lab.wait().unwrap();
+        hits += 1;
+        assert!(!ended.success(), "it was interrupted");
+        assert!(
+            !matrix.results.join("failed.jsonl").exists(),
+            "what was interrupted has not failed: {}",
+            fs::read_to_string(matrix.results.join("failed.jsonl")).unwrap_or_default()
+        );
+        let disks = matrix.world.teal(&["lab", "disk", "ls"]).expect_success();
+        assert!(
+            disks.is_empty() && !is_mounted(&matrix.results),
+            "nothing is left: {disks}"
+        );
+    }
+    assert!(hits >= 3, "{hits} interruptions");
+    matrix.world.teal(&matrix.args(&[])).expect_success();
+    assert_eq!(
+        matrix.runs().len(),
+        8,
+        "each cell was run once in each block"
     );
 }
 

@@ -385,6 +385,10 @@ fn many_single_files_are_not_told_one_by_one_and_no_depth_is_below_zero() {
         said.contains("scaled by 0.5: 29 filesets have all of their files, of other sizes"),
         "{said}"
     );
+    assert!(
+        said.contains("29 single files, of which 29 made") && !said.contains("table1"),
+        "{said}"
+    );
     let plan = lab.try_run(&script, &["--dry-run"]).expect_success();
     assert!(
         plan.contains("fileset dirs: no files") && !plan.contains("depth -0"),

@@ -38,7 +38,9 @@ pub(super) fn populate_filesets(
             refuse_foreign_trees(&set.root)?;
         }
     }
-    let mut made = Vec::new();
+    let mut sets = Vec::new();
+    // Single files are many in some scripts, so they are told together.
+    let (mut singles, mut single_names) = (MadeFiles::default(), Vec::new());
     for (at, (set, layout)) in plan.filesets.iter().zip(lay_out_all(plan)).enumerate() {
         let maker = FilesetMaker {
             set,
@@ -46,9 +48,35 @@ pub(super) fn populate_filesets(
             seed: mix_bits(plan.options.seed ^ mix_bits(at as u64)),
             strict: plan.options.strict,
         };
-        made.push(maker.make_fileset(layout, say)?);
+        let (files, made) = maker.make_fileset(layout)?;
+        if let Some(made) = made {
+            if files.layout.files.len() == 1 {
+                singles.add(made);
+                single_names.push(set.name.as_str());
+            } else {
+                let count = files.layout.files.len();
+                say(&describe_made(&set.name, &format!("{count} files"), made));
+            }
+        }
+        sets.push(files);
     }
-    Ok(made)
+    tell_singles(&single_names, singles, say);
+    Ok(sets)
+}
+
+/// Tells what was made of sets of one file each.
+fn tell_singles(names: &[&str], made: MadeFiles, say: &dyn Fn(&str)) {
+    let MadeFiles { files, bytes } = made;
+    match names {
+        [] => {}
+        [name] => say(&describe_made(name, "1 files", made)),
+        _ => {
+            let count = names.len();
+            say(&format!(
+                "{count} single files, of which {files} made, {bytes} bytes"
+            ));
+        }
+    }
 }
 
 /// Refuses a tree that no fileset has made, as it would be removed.
@@ -81,14 +109,14 @@ struct FilesetMaker<'a> {
 }
 
 impl FilesetMaker<'_> {
+    /// Makes the set; returns also what was made, if anything had to be.
     fn make_fileset(
         &self,
         layout: TreeLayout,
-        say: &dyn Fn(&str),
-    ) -> Result<FilesetState, RunError> {
+    ) -> Result<(FilesetState, Option<MadeFiles>), RunError> {
         let set = self.set;
         if is_device(&set.root) {
-            return self.use_device(layout);
+            return Ok((self.use_device(layout)?, None));
         }
         let mut files = FilesetState::new(&set.name, set.root.clone(), set.access, layout);
         // An old tree is removed, unless it is to be used.
@@ -101,7 +129,7 @@ impl FilesetMaker<'_> {
         files.open_root()?;
         // Files are missing at first, so nothing has to be made.
         if set.prealloc == 0 && set.existing == ExistingFiles::Removed {
-            return Ok(files);
+            return Ok((files, None));
         }
         // Directories come first, parents before children.
         if set.prealloc > 0 && set.existing != ExistingFiles::Trusted {
@@ -110,14 +138,7 @@ impl FilesetMaker<'_> {
         self.make_leaves(&files)?;
         let chosen = self.choose_existing(files.layout.files.len());
         let made = self.make_files(&files, &chosen)?;
-        say(&format!(
-            "{}: {} files, of which {} made, {} bytes",
-            set.name,
-            files.layout.files.len(),
-            made.files,
-            made.bytes
-        ));
-        Ok(files)
+        Ok((files, Some(made)))
     }
 
     /// Takes a device as one file of its own size, which exists from the beginning.
@@ -210,9 +231,7 @@ impl FilesetMaker<'_> {
                     let message = "a thread that made files has panicked";
                     return Err(RunError::Failed(message.into()));
                 };
-                let done = done?;
-                sum.files += done.files;
-                sum.bytes += done.bytes;
+                sum.add(done?);
             }
             Ok(sum)
         })
@@ -291,6 +310,7 @@ impl FilesetMaker<'_> {
         old: Option<u64>,
         memory: &mut TransferMemory,
     ) -> Result<Option<u64>, RunError> {
+        // A file that is kept keeps its content up to the size that is wanted.
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let file = rustix::fs::openat(files.root_fd(), super::c_path(path), flags, mode)
@@ -310,6 +330,19 @@ impl FilesetMaker<'_> {
 struct MadeFiles {
     files: u64,
     bytes: u64,
+}
+
+impl MadeFiles {
+    fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Describes what was made of a set, or of several.
+fn describe_made(name: &str, what: &str, made: MadeFiles) -> String {
+    let MadeFiles { files, bytes } = made;
+    format!("{name}: {what}, of which {files} made, {bytes} bytes")
 }
 
 /// Hands out the files that are to be made.

@@ -9,7 +9,7 @@ use crate::device::DeviceId;
 use crate::oracle::problem::{PointKind, TracePoint};
 use crate::sim::{EventAction, MachineTrace};
 use std::collections::{BTreeMap, BTreeSet};
-use teal_types::TimeSpan;
+use teal_types::{Time, TimeSpan};
 
 impl DeviceSubproblem<'_> {
     pub(super) fn fill_points(
@@ -21,10 +21,7 @@ impl DeviceSubproblem<'_> {
     ) {
         let needed = self.queue_changes(trace, points, id, late);
         self.prepay_changes(&needed);
-        let mut deadlines = BTreeSet::new();
-        for change in &self.changes {
-            deadlines.extend([change.due, change.latest]);
-        }
+        let deadlines = self.change_deadlines();
         let (mut ends, mut arrived) = (BTreeSet::new(), 0);
         for (at, point) in points.iter().enumerate() {
             let before = arrived;
@@ -77,6 +74,15 @@ impl DeviceSubproblem<'_> {
             return Vec::new();
         }
         self.serving_choices(bytes, follows)
+    }
+
+    /// Returns the times at which changes are of age, or must be written.
+    fn change_deadlines(&self) -> BTreeSet<Time> {
+        let mut deadlines = BTreeSet::new();
+        for change in &self.changes {
+            deadlines.extend([change.due, change.latest]);
+        }
+        deadlines
     }
 
     /// Tells each point the time of the next one; the last has its own.
