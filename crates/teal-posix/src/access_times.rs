@@ -7,12 +7,9 @@
 //!    memory holds them. After a crash they are as they were written last.
 //! 3. *Bounded*: at most [`LISTED_MAX`] objects are listed.
 
-use crate::FileSystem;
 use parking_lot::Mutex;
 use std::collections::HashSet;
-use teal_log::Cost;
 use teal_types::ObjectNo;
-use teal_volume::FsError;
 
 /// Most objects whose access times are written in the end.
 const LISTED_MAX: usize = 32768;
@@ -40,34 +37,12 @@ impl UnwrittenAccessTimes {
     }
 
     /// Takes all of them out, in the order of their numbers.
-    fn take(&self) -> Vec<ObjectNo> {
+    pub(crate) fn take(&self) -> Vec<ObjectNo> {
         let Generations { newer, older } = std::mem::take(&mut *self.0.lock());
         let mut all: Vec<_> = newer.union(&older).copied().collect();
         debug_assert!(all.len() <= LISTED_MAX, "two generations are bounded");
         all.sort_unstable();
         all
-    }
-}
-
-impl FileSystem {
-    /// Writes the access times that only memory holds. One that cannot be written is left.
-    pub(crate) fn write_access_times(&self) {
-        for no in self.access_times.take() {
-            // What memory has forgotten is not read for this.
-            if self.store().is_in_memory(no)
-                && let Err(e) = self.write_access_time(no)
-            {
-                log::debug!("the access time of object {no} is not written: {e}");
-            }
-        }
-    }
-
-    fn write_access_time(&self, no: ObjectNo) -> Result<(), FsError> {
-        let cost = self.cost_of_content(no, Cost::set_attributes())?;
-        let op = self.store().begin(cost.replacing())?;
-        // What it is now: a program may have set it since it was read.
-        op.lock(&[no])?.log_attributes(no);
-        Ok(())
     }
 }
 

@@ -296,6 +296,26 @@ impl FileSystem {
             self.access_times.note(attr.object);
         }
     }
+
+    /// Writes the access times that only memory holds. One that cannot be written is left.
+    pub(crate) fn write_access_times(&self) {
+        for no in self.access_times.take() {
+            // What memory has forgotten is not read for this.
+            if self.store().is_in_memory(no)
+                && let Err(e) = self.write_access_time(no)
+            {
+                log::debug!("the access time of object {no} is not written: {e}");
+            }
+        }
+    }
+
+    fn write_access_time(&self, no: ObjectNo) -> Result<(), FsError> {
+        let cost = self.cost_of_content(no, Cost::set_attributes())?;
+        let op = self.store().begin(cost.replacing())?;
+        // What it is now: a program may have set it since it was read.
+        op.lock(&[no])?.log_attributes(no);
+        Ok(())
+    }
 }
 
 /// Takes capabilities away, and with `ids` also set-user-id and set-group-id; directories keep
