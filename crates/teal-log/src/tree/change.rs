@@ -381,13 +381,13 @@ fn join_nodes(left: &mut Child, right: Child) {
 /// Splits a node that is over the size of a page, and returns its right part: only the last item
 /// when that is the one that `changed`, so that ascending keys leave full pages behind, else half
 /// of the bytes.
-fn split_if_over(node: &mut Node, changed: usize, kind: TreeKind) -> Option<NodeItems> {
+pub(super) fn split_if_over(node: &mut Node, changed: usize, kind: TreeKind) -> Option<NodeItems> {
     if node.encoded_len(kind) <= PAGE_MAX {
         return None;
     }
     let last = node.len() - 1;
     // Ascending keys leave full pages behind; otherwise the bytes are halved.
-    let right = match &mut node.items {
+    let mut right = match &mut node.items {
         NodeItems::Leaf(items) => {
             let total: usize = items.iter().map(|(_, value)| leaf_item_len(value)).sum();
             let mut left = 0;
@@ -408,6 +408,14 @@ fn split_if_over(node: &mut Node, changed: usize, kind: TreeKind) -> Option<Node
             items.len() / 2
         })),
     };
+    // A full page of an older store has more items than fit now: all but the last are too many.
+    let is_over = node.encoded_len(kind) > PAGE_MAX;
+    if let (true, NodeItems::Inner(left), NodeItems::Inner(right)) =
+        (is_over, &mut node.items, &mut right)
+    {
+        left.append(right);
+        *right = left.split_off(left.len() / 2);
+    }
     debug_assert!(
         node.encoded_len(kind) <= PAGE_MAX,
         "the left part fits: items are small beside a page"

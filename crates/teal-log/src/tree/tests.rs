@@ -9,6 +9,7 @@ use std::{
 use proptest::prelude::*;
 use teal_types::Sector;
 
+use super::change::split_if_over;
 use super::*;
 use crate::format::page::{PAGE_MAX, VALUE_MAX};
 
@@ -562,4 +563,28 @@ fn a_walk_goes_on_beside_a_damaged_page() {
         pages[2].1.addr().get()
     );
     assert_eq!(errors, [(pages[2].1, message)]);
+}
+
+#[test]
+fn a_full_page_of_an_older_store_is_split_into_two_that_fit() {
+    let leaf = Node {
+        level: 0,
+        items: NodeItems::Leaf(vec![(1, Box::from([0; 25]))]),
+    };
+    let page = leaf.encode(TreeKind::InodeMap, crate::format::page::STORE_WIDE);
+    let child = |at: u64| Child::Disk(PagePtr::seal(Sector::new(at), &page));
+    // As many as a page holds whose pointers name no second copies, and one more.
+    let items: Vec<_> = (0..204).map(|key| (key, child(key + 1))).collect();
+    let last = items.len() - 1;
+    let items = NodeItems::Inner(items);
+    let mut node = Node { level: 1, items };
+    let right = split_if_over(&mut node, last, TreeKind::InodeMap).unwrap();
+    let right = Node {
+        level: 1,
+        items: right,
+    };
+    assert_eq!(node.len() + right.len(), 204);
+    for part in [node, right] {
+        assert!(part.encoded_len(TreeKind::InodeMap) <= PAGE_MAX);
+    }
 }
