@@ -14,6 +14,7 @@
 //! | `recovery` | opening: finding the end of the log, roll-forward | `recovery/open.rs` |
 //! | `store` | what other crates call: operations, reading, notes, sharing, making room, the cleaner | `store/handle.rs` |
 //! | `inspect` | `check` and `dump` | `inspect/check.rs` |
+//! | `repair` | a new store with what a damaged one still says | `repair.rs` |
 //!
 //! Space is below objects because every change of an object is counted where it is made; the
 //! cleaner and whatever else makes room is in `store`, because it commits.
@@ -28,6 +29,7 @@ mod inspect;
 mod iovec;
 mod object;
 mod recovery;
+mod repair;
 #[cfg(feature = "seeded-bugs")]
 pub mod seeded;
 #[cfg(not(feature = "seeded-bugs"))]
@@ -53,6 +55,12 @@ pub use recovery::find_superblock::read_superblock;
 pub use recovery::open::{OpenOptions, Recovery};
 pub use recovery::ownership::OwnedElsewhere;
 pub use recovery::refusal::StoreOpenError;
+pub use repair::copy::RepairError;
+pub use repair::findings::{
+    LOSSES_MAX, LossKind, RepairFindings, RepairLoss, RepairPhase, RepairProgress,
+};
+pub use repair::plan::UNFINISHED;
+pub use repair::survey::RepairSurvey;
 pub use space::cost::{Cost, OperationKind, SpacePurpose};
 pub use store::handle::Store;
 pub use store::locked::{AttributeChanges, LockedObjects, NewObject};

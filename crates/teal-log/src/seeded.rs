@@ -63,5 +63,7 @@ teal_env::seeded_bugs! {
         CopiesUnfinished,
         /// The log does not say for how many blocks room is set aside.
         RoomForgotten,
+        /// Repair puts back what may have been deleted.
+        DeletedRepaired,
     }
 }

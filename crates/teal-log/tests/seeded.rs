@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
+#[path = "suite/deleted.rs"]
+mod deleted;
 #[path = "suite/explore.rs"]
 mod explore;
 #[path = "suite/life.rs"]
@@ -75,6 +77,7 @@ fn life(turn: u64) -> Result<(), String> {
     failed_sync(turn)?;
     sealing::readers_beside_checkpoints(10)?;
     unfinished::cut_checkpoints(physical, turn)?;
+    deleted::repair_after_deletions(turn)?;
     churn(turn)
 }
 

@@ -45,6 +45,8 @@ pub(crate) enum TealCommand {
         #[arg(long)]
         quick: bool,
     },
+    /// Make a whole store of what can be read of a damaged one, after showing what is lost
+    Repair(RepairArgs),
     /// Print a structure of a store, for people
     Dump {
         /// The store: a file or block device
@@ -182,6 +184,25 @@ pub(crate) struct MkfsArgs {
     pub(crate) label: String,
     /// Overwrite the file or device
     #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// The damaged store: a file or block device, which is not written
+    pub(crate) path: PathBuf,
+    /// The place of the repaired store: a new file, or a block device [default: that of the damaged
+    /// one, which stays beside it as PATH.damaged]
+    #[arg(long, value_name = "DEST")]
+    pub(crate) to: Option<PathBuf>,
+    /// The size of the repaired store, such as 20G [default: that of the damaged one]
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// Write without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Overwrite the block device that --to names
+    #[arg(long, requires = "to")]
     pub(crate) force: bool,
 }
 

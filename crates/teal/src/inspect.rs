@@ -34,23 +34,39 @@ fn open_store(path: &Path) -> Result<Arc<Store>> {
         .0)
 }
 
-/// Verifies a store. The exit status is 0 when it is clean, 1 otherwise.
-pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
-    // Opens read-only, because a check must not change what it judges.
-    let store = open_store(path)?;
+/// Returns a bar for a command of several phases.
+pub(crate) fn progress_bar() -> Result<ProgressBar> {
     let bar = ProgressBar::new(0);
     bar.set_style(
         ProgressStyle::with_template("{msg:9} [{bar:40}] {percent:>3}% {eta}")
             .context("the progress bar has no style")?,
     );
+    Ok(bar)
+}
+
+/// Shows how far a command is. `phase`: the name of the phase, where it begins.
+pub(crate) fn show_phase(
+    bar: &ProgressBar,
+    phase: Option<&'static str>,
+    (done, total): (u64, u64),
+) {
+    if let Some(name) = phase {
+        bar.set_message(name);
+    }
+    bar.set_length(total);
+    bar.set_position(done);
+}
+
+/// Verifies a store. The exit status is 0 when it is clean, 1 otherwise.
+pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
+    // Opens read-only, because a check must not change what it judges.
+    let store = open_store(path)?;
+    let bar = progress_bar()?;
     let mut phase = None;
     let mut show_progress = |progress: CheckProgress| {
-        if phase != Some(progress.phase) {
-            phase = Some(progress.phase);
-            bar.set_message(phase_name(progress.phase));
-        }
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
+        let is_new = phase.replace(progress.phase) != Some(progress.phase);
+        let name = is_new.then(|| phase_name(progress.phase));
+        show_phase(&bar, name, (progress.done, progress.total));
     };
     let options = CheckOptions {
         verify_data: !quick,
@@ -90,8 +106,11 @@ pub(crate) fn check(path: &Path, quick: bool) -> Result<ExitCode> {
             "; this is a drive: nothing is lost, what is damaged is read elsewhere and copied to \
              it again"
         }
-        (true, false) => "; the files named above have lost data: restore them",
-        (false, _) => "",
+        (true, false) => {
+            "; the files named above have lost data: restore them. `teal repair` makes a clean \
+             store of everything else"
+        }
+        (false, _) => "; `teal repair` makes a clean store of what is there",
     };
     let count = teal_command::say::count_noun(report.total, "problem");
     say!("{count}{consequence}");

@@ -22,6 +22,7 @@ mod private;
 mod probe;
 mod record;
 mod recording;
+mod repair;
 mod replica;
 mod rollback;
 mod second_place;
@@ -72,6 +73,7 @@ fn run(cli: TealCommandLine) -> anyhow::Result<ExitCode> {
             path, server: true, ..
         } => server_check::check_server(&path),
         TealCommand::Check { path, quick, .. } => inspect::check(&path, quick),
+        TealCommand::Repair(args) => repair::repair_store(&args),
         TealCommand::Dump { path, what } => inspect::dump(&path, &what),
         TealCommand::Status { dir, json } => status::show_statuses(dir, json),
         TealCommand::Doctor => doctor::run_doctor(),

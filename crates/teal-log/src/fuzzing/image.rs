@@ -8,16 +8,20 @@ use crate::error::StoreError;
 use crate::inspect::check::CheckOptions;
 use crate::inspect::dump::{DumpWhat, RawWhat, dump_raw};
 use crate::recovery::open::{OpenOptions, Recovery};
+use crate::repair::survey::RepairSurvey;
 use crate::space::cost::Cost;
 use crate::store::handle::Store;
 use crate::store::locked::{AttributeChanges, NewObject};
+use crate::store::mkfs::{MkfsOptions, SMALLEST_STORE};
 use std::sync::Arc;
-use teal_env::{Clock, Disk};
-use teal_types::{FileType, Name, ObjectNo};
+use teal_env::{Clock, Disk, MemDisk, SystemEntropy};
+use teal_types::{FileType, Name, ObjectNo, SECTOR};
 
 /// The most bytes that may be read of and written to an image in one run: some hundred times its
 /// size.
 const BUDGET: u64 = 4 << 30;
+/// The most content that is repaired.
+const REPAIRED_MAX: u64 = 4 << 20;
 /// Objects that are changed.
 const CHANGED: usize = 8;
 
@@ -49,6 +53,9 @@ pub(super) fn fuzz_image(input: &[u8]) {
     with_lenient_checksums(|| {
         // Dumps read the disk without opening the store.
         raw_dumps(&disk);
+        if script.salvage && !script.for_writing {
+            repair_image(&disk);
+        }
         let Some((store, _)) = open_image(&disk, !script.for_writing, script.salvage) else {
             return;
         };
@@ -90,6 +97,27 @@ pub(super) fn fuzz_image_sealed(input: &[u8]) {
     store.check(CheckOptions { verify_data: true }, &mut |_| {});
     if script.for_writing {
         let _ = exercise_store(&store, &seen);
+    }
+}
+
+/// Repairs into a new store. If that succeeds, the new store is clean, whatever the image said.
+fn repair_image(disk: &Arc<MeteredDisk>) {
+    let clock: Arc<dyn Clock> = Arc::new(FixedClock);
+    let Ok(survey) = RepairSurvey::open(disk.clone(), clock.clone(), &mut |_| {}) else {
+        return;
+    };
+    // What claims to be more does not fit.
+    if survey.findings().bytes > REPAIRED_MAX {
+        return;
+    }
+    let new: Arc<dyn Disk> = Arc::new(MemDisk::new(SMALLEST_STORE / SECTOR));
+    let options = MkfsOptions::default();
+    Store::mkfs(new.clone(), clock.clone(), &SystemEntropy, &options).expect("memory is written");
+    let (store, _) =
+        Store::open(new, clock, OpenOptions::default()).expect("it was made a moment ago");
+    if survey.copy_to(&store, &mut |_| {}).is_ok() {
+        let report = store.check(CheckOptions { verify_data: true }, &mut |_| {});
+        assert!(report.is_clean(), "a repaired store: {:?}", report.problems);
     }
 }
 

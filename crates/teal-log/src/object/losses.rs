@@ -4,14 +4,17 @@
 //! The content of a file that is read is content that it had: blocks of one time never stand beside
 //! those of another. Where a lost record may have changed blocks, and only some of the blocks are
 //! known from behind it, the file is refused. Its record, if that is whole and logged again behind
-//! the loss, ends all doubt. Names are no content: a directory is as the records that are there
-//! leave it.
+//! the loss, ends all doubt, but for extents that it shares with others: their numbers must have
+//! been known before the loss or set behind it. Names are no content: a directory is as the records
+//! that are there leave it.
 
 use crate::error::StoreError;
 use crate::format::delta::Delta;
+use crate::format::extent::MappedExtent;
 use crate::object::extents::FileExtents;
 use crate::object::state::{BlockContent, ObjectContent, ObjectState};
 use crate::tree::reader::CachedReader;
+use std::collections::BTreeSet;
 use teal_types::{FileType, Lsn, ObjectNo, UpdateId};
 
 /// What is known of the blocks of a file that changed in front of a loss or behind it.
@@ -33,6 +36,8 @@ enum Doubt {
 pub(crate) struct DoubtfulContent {
     losses: u32,
     doubt: Doubt,
+    /// References to shared extents that it had before records were lost: id and age.
+    older_slices: BTreeSet<(u64, Lsn)>,
 }
 
 fn has_tree(state: &ObjectState) -> bool {
@@ -48,9 +53,21 @@ fn has_tree(state: &ObjectState) -> bool {
 impl DoubtfulContent {
     /// Notes that in front of the next change records were lost so often; `state` is what was known
     /// then.
-    pub(crate) fn pass_losses(&mut self, losses: u32, state: Option<&ObjectState>) {
+    ///
+    /// # Errors
+    /// Errors of reading its map.
+    pub(crate) fn pass_losses(
+        &mut self,
+        src: &CachedReader,
+        no: ObjectNo,
+        losses: u32,
+        state: Option<&ObjectState>,
+    ) -> Result<(), StoreError> {
         if losses == self.losses {
-            return;
+            return Ok(());
+        }
+        if let Some(state) = state {
+            self.older_slices.extend(shared_slices(state, src, no)?);
         }
         self.losses = losses;
         self.doubt = match (self.doubt, state) {
@@ -63,6 +80,7 @@ impl DoubtfulContent {
             (Doubt::Made, _) => Doubt::Mixed,
             (doubt, _) => doubt,
         };
+        Ok(())
     }
 
     /// Notes a change that was just made; `state` is what it led to.
@@ -102,7 +120,7 @@ impl DoubtfulContent {
             Doubt::Made => stored_sectors(state, src, no)? == state.core.sectors,
             Doubt::Mixed => false,
         };
-        if is_known {
+        if is_known && self.knows_slices(src, no, state)? {
             return Ok(());
         }
         Err(StoreError::Corrupt {
@@ -111,6 +129,49 @@ impl DoubtfulContent {
             object: Some(no),
         })
     }
+}
+
+impl DoubtfulContent {
+    /// Returns whether all shared extents that the file refers to are those that it means. A number
+    /// that a lost record gave to new content is, in the table, still that of the old.
+    fn knows_slices(
+        &self,
+        src: &CachedReader,
+        no: ObjectNo,
+        state: &ObjectState,
+    ) -> Result<bool, StoreError> {
+        if self.losses == 0 {
+            return Ok(true);
+        }
+        let slices = shared_slices(state, src, no)?;
+        Ok(slices.iter().all(|slice| {
+            self.older_slices.contains(slice) || src.shared.is_set_behind_loss(slice.0)
+        }))
+    }
+}
+
+/// Returns the references of a file to shared extents: id and age of each.
+fn shared_slices(
+    state: &ObjectState,
+    src: &CachedReader,
+    no: ObjectNo,
+) -> Result<BTreeSet<(u64, Lsn)>, StoreError> {
+    let mut slices = BTreeSet::new();
+    let ObjectContent::Blocks(blocks) = &state.content else {
+        return Ok(slices);
+    };
+    // The common case: nothing is shared.
+    if src.shared.is_empty() {
+        return Ok(slices);
+    }
+    let mut from = 0;
+    while let Some((first, extent)) = blocks.extents.at_or_after(src, no, from)? {
+        if let MappedExtent::Shared(slice) = &extent {
+            slices.insert((slice.id, slice.born));
+        }
+        from = first + extent.blocks();
+    }
+    Ok(slices)
 }
 
 /// Returns the sectors that the extents of a file store or set aside.

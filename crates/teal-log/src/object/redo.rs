@@ -82,7 +82,8 @@ impl<'s> ObjectRedo<'s> {
         let Some(placed) = placed else {
             return Err(damaged);
         };
-        self.doubt.pass_losses(due.losses, self.state.as_ref());
+        self.doubt
+            .pass_losses(self.src, self.no, due.losses, self.state.as_ref())?;
         self.apply_delta(&placed.delta, due.lsn, due.byte)?
             .ok_or(damaged)?;
         self.doubt.note_change(&placed.delta, self.state.as_ref());

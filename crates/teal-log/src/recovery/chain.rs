@@ -50,6 +50,8 @@ pub(crate) struct FollowedChain {
     pub(crate) chain: Vec<ChainRecord>,
     /// The last record behind them, whether or not its batch is whole.
     pub(crate) last: RecordHeader,
+    /// Something was durable behind the last record; only where a store is salvaged.
+    pub(crate) is_end_lost: bool,
 }
 
 fn lost(seq: u64, at: Sector) -> StoreOpenError {
@@ -357,7 +359,11 @@ impl OpeningDisk<'_> {
         if !bug(Bug::CommitFlagIgnored) {
             chain.truncate(committed);
         }
-        Ok(FollowedChain { chain, last })
+        Ok(FollowedChain {
+            is_end_lost: watermark > last.seq,
+            chain,
+            last,
+        })
     }
 }
 

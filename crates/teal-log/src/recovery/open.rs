@@ -38,6 +38,7 @@ use crate::recovery::find_superblock::read_superblock;
 use crate::recovery::ownership::OwnedElsewhere;
 use crate::recovery::refusal::StoreOpenError;
 use crate::recovery::roll_forward::RedoRule;
+use crate::recovery::salvage::SalvageGoal;
 use crate::seeded::{Bug, bug};
 use crate::space::segments::{LogHead, SegmentTable};
 use crate::tree::Tree;
@@ -75,6 +76,8 @@ pub struct Recovery {
     pub batches: u64,
     /// Bytes of log read for that.
     pub bytes: u64,
+    /// How often records are missing, in between or at the end; only where a store is salvaged.
+    pub losses: u32,
 }
 
 impl OpenOptions {
@@ -211,7 +214,7 @@ impl CommitLog {
             reader.sync()?;
         }
         if options.is_salvage() {
-            return Self::salvage(reader, &clock, options);
+            return Self::salvage(reader, &clock, options, SalvageGoal::RootDirectory);
         }
         let found = FoundLog::read(&reader, &options)?;
         Self::open_found(&found, reader, clock, options)
@@ -264,6 +267,7 @@ impl CommitLog {
         let mut recovery = log
             .objects
             .roll_forward(checkpoint, behind, options.redo_rule())?;
+        recovery.losses += u32::from(found.followed.is_end_lost);
         recovery.clean = last.header.has_flag(record::CLEAN);
         log.restore_segments(found, head, options)?;
         // Read before the first write: later, another opening may have written there.
@@ -384,9 +388,14 @@ impl ObjectStore {
             let ends_batch = record.header.has_flag(record::COMMIT) && record.header.deltas > 0;
             recovery.batches += u64::from(ends_batch);
             recovery.bytes += record.header.sectors() * SECTOR;
-            losses += u32::from(record.is_behind_loss);
+            if record.is_behind_loss {
+                losses += 1;
+                // All operations that are known so far have lower numbers.
+                self.reader.shared.pass_loss(self.numbers.next_lsn());
+            }
             self.redo_record(record, is_entry, (losses, rule), &mut deltas)?;
         }
+        recovery.losses = losses;
         if let Some(last) = behind.last() {
             // The sums of the last record hold for the state after it.
             self.numbers.set_objects(last.header.sums.objects);

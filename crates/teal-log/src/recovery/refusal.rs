@@ -50,7 +50,7 @@ pub enum StoreOpenError {
     /// No anchor is whole.
     #[error(
         "no checkpoint can be found: all anchors are damaged; mount read-only with -o salvage to \
-         copy out what the log still leads to"
+         copy out what the log still leads to, or let `teal repair` make a whole store of it"
     )]
     Anchors,
     /// Not even an older checkpoint can be read.
@@ -63,7 +63,8 @@ pub enum StoreOpenError {
     /// A record that was durable cannot be read.
     #[error(
         "record {seq} at sector {at} was durable and cannot be read now: the disk lost data. \
-         Mount read-only with -o salvage to copy out what can be read, before it and behind it"
+         Mount read-only with -o salvage to copy out what can be read, before it and behind it, or \
+         let `teal repair` make a whole store of that"
     )]
     Lost {
         /// Its sequence number.

@@ -39,17 +39,17 @@ struct RecordStretch {
 }
 
 /// Returns where the record behind this one may start at the earliest.
-fn end_of(at: Sector, header: &RecordHeader, geometry: &Geometry) -> Sector {
+pub(super) fn end_of(at: Sector, header: &RecordHeader, geometry: &Geometry) -> Sector {
     Sector::new((at.get() + header.sectors()).next_multiple_of(geometry.align))
 }
 
 /// Returns the sector behind a run.
-fn run_end(run: SectorRun) -> Sector {
+pub(super) fn run_end(run: SectorRun) -> Sector {
     run.addr.plus(u64::from(run.sectors))
 }
 
 /// Returns whether a record at `at` names as its next run what lies behind it.
-fn names_what_follows(at: Sector, header: &RecordHeader, geometry: &Geometry) -> bool {
+pub(super) fn names_what_follows(at: Sector, header: &RecordHeader, geometry: &Geometry) -> bool {
     let Some(segment) = geometry.segment_of(at) else {
         return false;
     };
@@ -152,9 +152,9 @@ impl OpeningDisk<'_> {
     }
 
     /// Returns the last records of checkpoints, as far as the segments lead to them, the newest
-    /// first: for a store whose anchors are lost.
-    pub(crate) fn find_checkpoints(&self) -> Vec<ChainRecord> {
-        let mut found = Vec::new();
+    /// first, at most so many: for a store whose anchors are lost.
+    pub(crate) fn find_checkpoints(&self, most: usize) -> Vec<ChainRecord> {
+        let mut found: Vec<ChainRecord> = Vec::new();
         for segment in (0..self.geometry.segments).map(Segment) {
             let run = self.geometry.usable_run(segment);
             let mut next = self.read_record(run.addr, |_| true);
@@ -165,10 +165,12 @@ impl OpeningDisk<'_> {
                     .flatten();
                 if record.header.has_flag(CHECKPOINT) && record.header.has_flag(COMMIT) {
                     found.push(record);
+                    // The bodies of older ones are not kept.
+                    found.sort_by_key(|record| std::cmp::Reverse(record.header.seq));
+                    found.truncate(most);
                 }
             }
         }
-        found.sort_by_key(|record| std::cmp::Reverse(record.header.seq));
         found
     }
 
@@ -238,7 +240,7 @@ impl OpeningDisk<'_> {
 
     /// Returns whether `at` lies in what a body in this run says is content: in its payload, or in
     /// itself.
-    fn is_content(&self, at: Sector, run: SectorRun) -> bool {
+    pub(super) fn is_content(&self, at: Sector, run: SectorRun) -> bool {
         let from = Sector::new(run.addr.get().max(at.get().saturating_sub(SECTORS_MAX)));
         let end = Sector::new(run_end(run).get().min(at.get() + SECTORS_MAX));
         let mut bytes = vec![0; (end.byte_offset() - from.byte_offset()) as usize];

@@ -29,18 +29,60 @@ use crate::tree::reader::CachedReader;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use teal_env::Clock;
+use teal_env::{Clock, Disk};
 use teal_types::ObjectNo;
 
 /// The most checkpoints without an anchor that are tried, the newest first: what older ones lead to
 /// was given back and overwritten long ago.
 const SEARCHED_MAX: usize = 16;
 
+/// The least that a checkpoint has to lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SalvageGoal {
+    /// The root directory, from which everything else is found by its path.
+    RootDirectory,
+    /// The first page of the inode map: objects have their names, too.
+    InodeMap,
+}
+
 /// A store that was opened from one of its checkpoints.
 type OpenedLog = (CommitLog, Recovery);
 
 impl CommitLog {
-    /// Opens the store for reading, from the newest checkpoint that leads to its root directory.
+    /// Opens the store for reading, from the newest checkpoint that leads to its root directory;
+    /// or, if that leaves out something newer, from the newest one of which the map of inodes can
+    /// be read.
+    ///
+    /// # Errors
+    /// [`StoreOpenError`]; [`StoreOpenError::Unsalvageable`] if no checkpoint leads there.
+    pub(crate) fn open_for_repair(
+        disk: &Arc<dyn Disk>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<OpenedLog, StoreOpenError> {
+        let options = OpenOptions {
+            read_only: true,
+            salvage: true,
+            ..OpenOptions::default()
+        };
+        let salvage = |goal| {
+            let reader = CachedReader::new(Arc::clone(disk));
+            reader.sync()?;
+            Self::salvage(reader, clock, options, goal)
+        };
+        let by_root = salvage(SalvageGoal::RootDirectory);
+        // All that was durable is there.
+        if by_root.as_ref().is_ok_and(|opened| opened.1.losses == 0) {
+            return by_root;
+        }
+        // An older state that has a root directory is worth less than a newer one without.
+        match (by_root, salvage(SalvageGoal::InodeMap)) {
+            (Ok(by_root), Ok(by_map)) if by_root.1.losses <= by_map.1.losses => Ok(by_root),
+            (Ok(by_root), Err(_)) => Ok(by_root),
+            (_, by_map) => by_map,
+        }
+    }
+
+    /// Opens the store for reading, from the newest checkpoint that leads to the goal.
     ///
     /// # Errors
     /// [`StoreOpenError`]; [`StoreOpenError::Unsalvageable`] if no checkpoint leads there.
@@ -48,12 +90,13 @@ impl CommitLog {
         reader: CachedReader,
         clock: &Arc<dyn Clock>,
         options: OpenOptions,
+        goal: SalvageGoal,
     ) -> Result<OpenedLog, StoreOpenError> {
         let sb = read_superblock(reader.disk())?;
         let geometry = Geometry::new(&sb);
         let anchors = Anchors::read(&reader, &sb, &geometry);
         for anchor in anchors.by_age() {
-            if let Some(opened) = open_from(anchor, &sb, &reader, clock, options) {
+            if let Some(opened) = open_from(anchor, &sb, &reader, clock, (options, goal)) {
                 return Ok(opened);
             }
         }
@@ -63,7 +106,7 @@ impl CommitLog {
             geometry,
             window: RefCell::default(),
         };
-        for found in opening.find_checkpoints().into_iter().take(SEARCHED_MAX) {
+        for found in opening.find_checkpoints(SEARCHED_MAX) {
             let Ok(roots) = roots_of(&found) else {
                 continue;
             };
@@ -74,11 +117,23 @@ impl CommitLog {
                 watermark: found.header.watermark,
                 secs: 0,
             };
-            if let Some(opened) = open_from(anchor, &sb, &reader, clock, options) {
+            if let Some(opened) = open_from(anchor, &sb, &reader, clock, (options, goal)) {
                 return Ok(opened);
             }
         }
         Err(StoreOpenError::Unsalvageable)
+    }
+
+    fn leads_to(&self, goal: SalvageGoal) -> bool {
+        match goal {
+            SalvageGoal::RootDirectory => self.has_root(),
+            SalvageGoal::InodeMap => self
+                .objects
+                .inode_map
+                .read()
+                .tree
+                .has_root_page(&self.objects.reader),
+        }
     }
 
     /// Returns whether the root directory and its first entries can be read.
@@ -95,14 +150,13 @@ impl CommitLog {
     }
 }
 
-/// Opens the store from the newest checkpoint in the chain behind `anchor` that leads to its root
-/// directory.
+/// Opens the store from the newest checkpoint in the chain behind `anchor` that leads to the goal.
 fn open_from(
     anchor: Anchor,
     sb: &Superblock,
     reader: &CachedReader,
     clock: &Arc<dyn Clock>,
-    options: OpenOptions,
+    (options, goal): (OpenOptions, SalvageGoal),
 ) -> Option<OpenedLog> {
     let geometry = Geometry::new(sb);
     let anchors = Anchors::read(reader, sb, &geometry);
@@ -129,7 +183,7 @@ fn open_from(
         let reader = CachedReader::new(reader.shared_disk());
         let opened = CommitLog::open_found(&found, reader, Arc::clone(clock), options);
         if let Ok(opened) = opened
-            && opened.0.has_root()
+            && opened.0.leads_to(goal)
         {
             return Some(opened);
         }

@@ -119,6 +119,12 @@ impl Tree {
         )
         .map(|_ended_early| ())
     }
+    /// Returns whether the root page can be read, and is there.
+    pub(crate) fn has_root_page(&self, src: &dyn PageSource) -> bool {
+        let root = self.root.as_ref();
+        root.is_some_and(|root| self.open_child(src, root, None, KeyRange::ALL).is_ok())
+    }
+
     /// Visits every node, parents first. What lies under a page that cannot be loaded is left out.
     pub(crate) fn walk_nodes(
         &self,

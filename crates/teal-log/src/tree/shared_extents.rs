@@ -20,7 +20,7 @@
 
 mod items;
 
-use self::items::{ItemChange, SharedExtentItems, id_value, table_damaged};
+use self::items::{IdsBehindLoss, ItemChange, SharedExtentItems, id_value, table_damaged};
 use crate::error::StoreError;
 use crate::format::extent::{Extent, MappedExtent, SHARED_IDS, SharedSlice};
 use crate::format::page::{PagePtr, STORE_WIDE, TreeKind};
@@ -33,7 +33,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use teal_types::{ObjectNo, Sector};
+use teal_types::{Lsn, ObjectNo, Sector};
 
 /// A shared extent with this count takes no more references. Every reference may still fall into 32
 /// pieces, so that a count always fits its four bytes.
@@ -77,6 +77,7 @@ impl SharedTable {
                 changed: BTreeMap::new(),
                 moving: BTreeMap::new(),
                 moved: BTreeMap::new(),
+                behind_loss: IdsBehindLoss::default(),
             }),
             is_used: AtomicBool::new(root.is_some()),
             mem_pages: AtomicUsize::new(0),
@@ -162,7 +163,11 @@ impl SharedTable {
         no: ObjectNo,
         slice: &SharedSlice,
     ) -> Result<Extent, StoreError> {
-        let Some(shared) = self.table.read().get(src, slice.id)? else {
+        let table = self.table.read();
+        let shared = table.get(src, slice.id)?;
+        let current = shared.filter(|shared| table.behind_loss.is_current(slice, &shared.extent));
+        drop(table);
+        let Some(shared) = current else {
             return Err(table_damaged(Some(no)));
         };
         let first = u64::from(slice.first);
@@ -319,6 +324,7 @@ impl SharedTable {
             SharedChange::Set(shared) => {
                 // A new place replaces the old one.
                 let old = table.set_item(src, id, shared)?;
+                table.behind_loss.note_set(id, old.as_ref(), &shared.extent);
                 freed.extend(old.map(|old| FreedSpace::of_extent(&old.into())));
                 lives = Some(shared.extent.clone());
             }
@@ -348,6 +354,16 @@ impl SharedTable {
         table.pages_freed(freed);
         self.publish_totals(&table);
         Ok(Some(lives))
+    }
+
+    /// Notes that records of the log are lost behind all operations in front of `begin`.
+    pub(crate) fn pass_loss(&self, begin: Lsn) {
+        self.table.write().behind_loss.begin = Some(begin);
+    }
+
+    /// Returns whether the id was set behind lost records.
+    pub(crate) fn is_set_behind_loss(&self, id: u64) -> bool {
+        self.table.read().behind_loss.set.contains(&id)
     }
 
     /// Returns the shared extents that lie in a stretch of the disk.

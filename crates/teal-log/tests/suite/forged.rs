@@ -102,6 +102,19 @@ fn forge(image: &[u8], carrier: usize, at: usize) -> Vec<u8> {
     forged
 }
 
+/// Returns a store in which the header of a record is lost that holds a forged one in its content.
+pub(crate) fn store_with_forged_record() -> (Vec<u8>, KnownContents) {
+    let mut carrier: Vec<u8> = (0..CARRIER).map(|n| (n / HEADER) as u8 | 1).collect();
+    let (first, _) = life(&carrier, 5);
+    let at = carried(&first, &carrier);
+    let record = record_before(&first, at);
+    let forged = forge(&first, record, at + FORGED);
+    carrier[FORGED..FORGED + forged.len()].copy_from_slice(&forged);
+    let (mut bytes, contents) = life(&carrier, 5);
+    bytes[record..record + HEADER].fill(0);
+    (bytes, contents)
+}
+
 fn content(bytes: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     let store = open(bytes, true).unwrap();
     let name = teal_types::Name::new(name).unwrap();

@@ -1,11 +1,14 @@
 //! Sharing content between files: what is copied, what it costs, who keeps it alive.
 
 use crate::new_objects::new_file;
-use crate::stores::{new_disk, open};
+use crate::salvage::{STORE, sectors_with};
+use crate::stores::{disk_bytes, new_disk, open};
 use std::sync::Arc;
 use teal_env::{Disk, MemDisk};
-use teal_log::{CheckOptions, Cost, DumpWhat, Severity, Store, StoreError, StoreSettings};
-use teal_types::{ObjectNo, Sector};
+use teal_log::{
+    AttributeChanges, CheckOptions, Cost, DumpWhat, Severity, Store, StoreError, StoreSettings,
+};
+use teal_types::{ObjectNo, SECTOR, Sector};
 
 struct Shop {
     disk: Arc<MemDisk>,
@@ -290,4 +293,80 @@ fn a_store_full_of_copies_gives_everything_back() {
     assert_eq!(shop.content(original), bytes(4 << 20, 1));
     let now = shop.store.space().free;
     assert!(now + 200_000 > free, "{now} of {free} are free again");
+}
+
+/// Returns the highest sequence number of a record, with the places of those above `from`.
+fn records_above(image: &[u8], from: u64) -> (u64, Vec<usize>) {
+    let number = |at: usize| u64::from_le_bytes(image[at + 32..at + 40].try_into().unwrap());
+    let headers = sectors_with(image, b"TREC");
+    let highest = headers.iter().map(|at| number(*at)).max().unwrap();
+    let above = headers.into_iter().filter(|at| number(*at) > from);
+    (highest, above.collect())
+}
+
+/// Where the lost records end: before the sharing that uses the number again, or behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LostUntil {
+    SharingEnded,
+    SharedAgain,
+}
+
+#[test]
+fn a_number_used_again_behind_a_lost_record_shows_no_other_content() {
+    for lost in [LostUntil::SharingEnded, LostUntil::SharedAgain] {
+        let mut shop = Shop::new(STORE >> 20);
+        let disk = Arc::clone(&shop.disk);
+        let [a, b, c, d] = [(); 4].map(|()| shop.file());
+        let [old, new, other] = [1, 2, 3].map(|seed| bytes(40_000, seed));
+        shop.write(a, 0, &old);
+        shop.write(c, 0, &other);
+        shop.store.commit().unwrap();
+        assert_eq!(shop.share((a, 0), (b, 0), 40_000), 40_000);
+        shop.store.checkpoint().unwrap();
+        let (before, _) = records_above(&disk_bytes(&disk), 0);
+        // The sharing ends, and with it the use of the number.
+        shop.write(a, 0, &new);
+        shop.write(b, 0, &new);
+        shop.store.commit().unwrap();
+        let (mut last, mut gone) = records_above(&disk_bytes(&disk), before);
+        shop.again();
+        assert_eq!(shop.share((c, 0), (d, 0), 40_000), 40_000);
+        shop.store.commit().unwrap();
+        if lost == LostUntil::SharedAgain {
+            (last, gone) = records_above(&disk_bytes(&disk), before);
+        }
+        // What follows has the whole records of all files.
+        for no in [c, d] {
+            let op = shop.store.begin(Cost::set_attributes()).unwrap();
+            let perm = AttributeChanges {
+                perm: Some(0o600),
+                ..AttributeChanges::default()
+            };
+            op.lock(&[no]).unwrap().set_attr(no, perm);
+        }
+        shop.store.commit().unwrap();
+        shop.write(shop.file(), 0, b"more");
+        shop.store.commit().unwrap();
+        assert!(records_above(&disk_bytes(&disk), last).1.len() > 1);
+
+        let mut damaged = disk_bytes(&disk);
+        for at in &gone {
+            damaged[*at..*at + SECTOR as usize].fill(0);
+        }
+        let store = crate::salvage::open(&damaged, true).unwrap();
+        let read = |no| store.read(no, 0, 40_000);
+        for no in [a, b] {
+            let known = read(no).map_or(true, |content| content == old);
+            assert!(known, "{lost:?}: {no} shows the content of another file");
+        }
+        for no in [c, d] {
+            let known = read(no).map_or(true, |content| content == other || content.is_empty());
+            assert!(known, "{lost:?}: {no} shows the content of another file");
+        }
+        if lost == LostUntil::SharingEnded {
+            assert_eq!(read(c).unwrap(), other);
+            assert_eq!(read(d).unwrap(), other);
+            assert!(read(a).is_err() && read(b).is_err());
+        }
+    }
 }

@@ -168,7 +168,10 @@ fn open_store(
 fn advise_salvage(refusal: StoreOpenError, is_tried: bool) -> anyhow::Error {
     let is_damaged = matches!(refusal, StoreOpenError::Store(StoreError::Corrupt { .. }));
     if is_damaged && !is_tried {
-        anyhow!("{refusal}; mount read-only with -o salvage to copy out what can be read")
+        anyhow!(
+            "{refusal}; mount read-only with -o salvage to copy out what can be read, or let \
+             `teal repair` make a whole store of it"
+        )
     } else {
         refusal.into()
     }

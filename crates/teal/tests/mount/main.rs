@@ -21,5 +21,6 @@ mod memory;
 mod one_file;
 mod overlay;
 mod places;
+mod repair;
 mod ring;
 mod salvage;

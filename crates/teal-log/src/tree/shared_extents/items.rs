@@ -2,12 +2,12 @@
 
 use crate::error::StoreError;
 use crate::format::codec::FieldWriter;
-use crate::format::extent::Extent;
+use crate::format::extent::{Extent, SharedSlice};
 use crate::format::shared::{SharedExtent, place_key, place_of};
 use crate::tree::freed::FreedSpace;
 use crate::tree::{PageSource, Tree};
-use std::collections::BTreeMap;
-use teal_types::{ObjectNo, Sector};
+use std::collections::{BTreeMap, BTreeSet};
+use teal_types::{Lsn, ObjectNo, Sector};
 
 /// The change of a shared extent by the open batch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,6 +15,56 @@ pub(super) struct ItemChange {
     /// The log does not know of it yet.
     pub(super) is_new: bool,
     pub(super) is_gone: bool,
+}
+
+/// The ids that records behind lost ones speak of; for salvage only.
+///
+/// A lost record may have ended the sharing of an extent, and given its id to another. A reference
+/// to that id from before the loss must not show the other content, nor one from behind it the old.
+#[derive(Debug, Default)]
+pub(super) struct IdsBehindLoss {
+    /// No operation in front of the last loss has this number or a higher one.
+    pub(super) begin: Option<Lsn>,
+    /// The ids that were set behind a loss.
+    pub(super) set: BTreeSet<u64>,
+    /// The ids that had other content before a loss.
+    pub(super) reused: BTreeMap<u64, ReusedId>,
+}
+
+/// An id that was given to other content.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReusedId {
+    /// References that are older are to the earlier content, but for those of the file from which
+    /// the later content was shared, which are as old as that.
+    pub(super) begin: Lsn,
+    /// Both contents are equally old: references to them cannot be told apart.
+    pub(super) is_ambiguous: bool,
+}
+
+impl IdsBehindLoss {
+    /// Notes that an id is set to an extent, in place of the one it had.
+    pub(super) fn note_set(&mut self, id: u64, old: Option<&Extent>, new: &Extent) {
+        let Some(begin) = self.begin else { return };
+        self.set.insert(id);
+        // The cleaner moves an extent as it is.
+        if let Some(old) = old.filter(|old| old.crcs != new.crcs) {
+            let is_ambiguous = old.born == new.born;
+            self.reused.insert(
+                id,
+                ReusedId {
+                    begin,
+                    is_ambiguous,
+                },
+            );
+        }
+    }
+
+    /// Returns whether a reference is to what the id stands for now.
+    pub(super) fn is_current(&self, slice: &SharedSlice, extent: &Extent) -> bool {
+        self.reused.get(&slice.id).is_none_or(|reused| {
+            !reused.is_ambiguous && (slice.born == extent.born || slice.born >= reused.begin)
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -27,6 +77,7 @@ pub(crate) struct SharedExtentItems {
     pub(super) moving: BTreeMap<u64, Vec<u8>>,
     /// Keys of places that the tree does not have yet, with their ids.
     pub(super) moved: BTreeMap<u64, u64>,
+    pub(super) behind_loss: IdsBehindLoss,
 }
 
 pub(super) fn table_damaged(object: Option<ObjectNo>) -> StoreError {

@@ -160,6 +160,8 @@ const WITH_A_FILE: &[&str] = &[
     "mount {} {point}",
     "check {}",
     "check --quick {}",
+    "repair {}",
+    "repair {} --to {}.new --yes",
     "dump {} superblock",
     "dump {} anchors",
     "dump {} log",
