@@ -5,7 +5,8 @@
 //! of what changes take away) and its components: `open_batch`, `unfolded`, `deferred`, `numbers`,
 //! `cache`; `state` with `directory`, `extents` and `content` for one object; `estimate` and
 //! `headroom` for room. The order inside: `extents` and `directory`, `state`, `attributes`,
-//! `gather`, `content`, `preallocation`, `sealed_size`, the components, `objects`, and on it `accounting`, `sweep`,
+//! `gather`, `content`, `preallocation`, `sealed_size`, the components, `objects`, and on it
+//! `accounting`, `sweep`,
 //! `redo` with `losses`, `catch_up`, `estimate`, `headroom`.
 
 pub(crate) mod accounting;

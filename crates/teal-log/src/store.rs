@@ -3,7 +3,8 @@
 //!
 //! Above the six rooms of the log: everything here goes through
 //! [`CommitLog`](crate::commit::log::CommitLog) and the objects below it. Others may use `handle`
-//! ([`Store`](handle::Store) itself), `op` and `locked` (operations), `preallocate`, `notes`, `share` and `mkfs`.
+//! ([`Store`](handle::Store) itself), `op` and `locked` (operations), `preallocate`, `notes`,
+//! `share` and `mkfs`.
 
 pub(crate) mod cleaner;
 pub(crate) mod file_content;

@@ -54,7 +54,7 @@ pub struct SetAttrRequest {
     pub kill_suidgid: bool,
 }
 
-/// What a change of attributes can change, as it was before.
+/// The state that a change of attributes can change, as it was before.
 struct AttributesBefore {
     attr: Attr,
     /// The object had an access control list.
@@ -300,7 +300,7 @@ impl FileSystem {
     /// Writes the access times that only memory holds. One that cannot be written is left.
     pub(crate) fn write_access_times(&self) {
         for no in self.access_times.take() {
-            // What memory has forgotten is not read for this.
+            // An object that memory has forgotten is not read for this.
             if self.store().is_in_memory(no)
                 && let Err(e) = self.write_access_time(no)
             {
@@ -312,7 +312,7 @@ impl FileSystem {
     fn write_access_time(&self, no: ObjectNo) -> Result<(), FsError> {
         let cost = self.cost_of_content(no, Cost::set_attributes())?;
         let op = self.store().begin(cost.replacing())?;
-        // What it is now: a program may have set it since it was read.
+        // The present time is logged: a program may have set it since the object was read.
         op.lock(&[no])?.log_attributes(no);
         Ok(())
     }

@@ -7,8 +7,10 @@
 //! 3. What is read is as it is at one moment between the call and the answer.
 
 mod holes;
+mod write_flags;
 
 pub use self::holes::{FallocateMode, SeekTarget};
+pub use self::write_flags::WriteFlags;
 
 use crate::attributes::require_file;
 use crate::seeded::{Bug, bug};
@@ -19,28 +21,10 @@ use teal_types::{Attr, FileType, ObjectNo};
 use teal_volume::{ChangeBase, NearbyContent, ObjectChange, WRITE_STEP, WritePlacement};
 use teal_volume::{FsError, Invalidation, Moment};
 
-/// The options of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct WriteFlags {
-    /// At the end of the file as it stands, whatever the offset.
-    pub append: bool,
-    /// The file is open with `O_APPEND`, and the caller takes the offset for its end: where that is
-    /// the size the caller was last given of it, the write [appends](Self::append).
-    pub asks_for_end: bool,
-    /// The caller may not keep set-user-id and set-group-id.
-    pub kill_suidgid: bool,
-}
-
-impl WriteFlags {
-    fn may_append(self) -> bool {
-        self.append || self.asks_for_end
-    }
-}
-
-/// Where a write goes.
+/// The place of a write, decided under the lock.
 struct PlacedWrite {
     offset: u64,
-    /// It appends, whatever the offset was that it asked for.
+    /// True if it appends, whatever the offset was that it asked for.
     is_at_end: bool,
     /// The state of the file that it was made in.
     base: ChangeBase,

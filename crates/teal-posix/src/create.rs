@@ -21,6 +21,26 @@ const S_ISGID: u16 = 0o2000;
 /// The upper mode bits of a new directory: only the sticky one.
 const DIR_BITS: u16 = 0o1777;
 
+/// Returns the mode of a new object in `dir`, of which `access` is the list that it inherits.
+fn permissions_of_new(
+    new: &CreationRequest<'_>,
+    access: Option<&Acl>,
+    caller: &Caller,
+    dir: &Attr,
+) -> u16 {
+    let perm = match access {
+        Some(access) => new.perm & !0o777 | access.permission_bits(),
+        None if new.kind == FileType::Symlink => new.perm,
+        None => new.perm & !caller.umask,
+    };
+    // Subdirectories pass the group of a set-group-id directory on in turn.
+    if new.kind.is_dir() {
+        perm | dir.perm & S_ISGID
+    } else {
+        perm
+    }
+}
+
 impl FileSystem {
     /// Returns the object under a name; `.` (of any object) and `..` too.
     ///
@@ -220,7 +240,6 @@ impl FileSystem {
         parent: ObjectNo,
         new: &CreationRequest<'_>,
     ) -> Result<ObjectNo, FsError> {
-        let dir = locked.attr(parent);
         flags::check_growth(locked, parent)?;
         // A removed directory takes no new entries.
         if !locked.is_linked(parent) {
@@ -234,28 +253,17 @@ impl FileSystem {
         let access = rule
             .as_ref()
             .map(|rule| rule.inherited_by(new.perm & 0o777));
-        let perm = match &access {
-            Some(access) => new.perm & !0o777 | access.permission_bits(),
-            None if new.kind == FileType::Symlink => new.perm,
-            None => new.perm & !caller.umask,
-        };
+        let dir = locked.attr(parent);
+        let perm = permissions_of_new(new, access.as_ref(), caller, &dir);
         // A directory with set-group-id passes its group on, as in BSD.
-        let inherited = dir.perm & S_ISGID;
-        let gid = if inherited == 0 { caller.gid } else { dir.gid };
-        // Subdirectories pass it on in turn.
-        let perm = if new.kind.is_dir() {
-            perm | inherited
-        } else {
-            perm
-        };
-        let now = self.volume.now();
+        let passes_group = dir.perm & S_ISGID != 0;
         let new_object = NewObject {
             kind: new.kind,
             perm,
             uid: caller.uid,
-            gid,
+            gid: if passes_group { dir.gid } else { caller.gid },
             rdev: new.rdev,
-            now,
+            now: self.volume.now(),
         };
         let no = self.changes.create(locked, new_object)?;
         if new.kind == FileType::Symlink {

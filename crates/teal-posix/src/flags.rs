@@ -27,7 +27,7 @@ pub struct InodeFlags(u32);
 impl InodeFlags {
     /// Nothing of it changes.
     pub const IMMUTABLE: Self = Self(0x10);
-    /// It only grows.
+    /// The file only grows.
     pub const APPEND_ONLY: Self = Self(0x20);
 
     /// Returns the flags with these bits.

@@ -19,11 +19,11 @@ use teal_volume::{ObjectChange, ObjectFate, touch_directory, touch_object};
 /// damage cannot lead in circles.
 const DEPTH_MAX: u32 = 1 << 20;
 
-/// What a rename does besides moving a name.
+/// The parts of a rename besides moving a name.
 #[derive(Clone, Copy)]
 struct RenamePlan<'a> {
     mode: RenameMode,
-    /// Who leaves a whiteout where the name was, if anyone does.
+    /// The caller that leaves a whiteout where the name was, if one is asked for.
     whiteout: Option<&'a Caller>,
 }
 
@@ -42,6 +42,25 @@ fn moves_directory(
     let is_other_parent = ends.from.0 != ends.to.0;
     let is_directory = found.1.is_dir() || there.is_some_and(|(_, kind)| kind.is_dir());
     is_other_parent && is_directory
+}
+
+/// Refuses a rename that the flags of the locked objects forbid: names are taken away from the
+/// source's directory, and from the target's if it has one.
+fn check_rename_flags(
+    locked: &LockedObjects<'_>,
+    ends: &RenameEnds,
+    found: (ObjectNo, FileType),
+    there: Option<(ObjectNo, FileType)>,
+) -> Result<(), FsError> {
+    flags::check_attributes(locked, found.0)?;
+    if let Some((there, _)) = there {
+        flags::check_attributes(locked, there)?;
+    }
+    flags::check_attributes(locked, ends.from.0)?;
+    match there {
+        Some(_) => flags::check_attributes(locked, ends.to.0),
+        None => flags::check_growth(locked, ends.to.0),
+    }
 }
 
 impl FileSystem {
@@ -117,8 +136,9 @@ impl FileSystem {
     fn try_rename(
         &self,
         ends: &RenameEnds,
-        RenamePlan { mode, whiteout }: RenamePlan<'_>,
+        plan: RenamePlan<'_>,
     ) -> Result<Option<ObjectFate>, FsError> {
+        let mode = plan.mode;
         let (from, to) = (&ends.from, &ends.to);
         let source = self.store().lookup(from.0, &from.1)?;
         let found = source.ok_or(FsError::NotFound)?;
@@ -134,7 +154,7 @@ impl FileSystem {
         objects.extend(there.map(|(no, _)| no));
         let changed = [&objects[..], &[from.0, to.0]].concat();
         let mut cost = self.volume.cost_of_names(Cost::rename(), &changed)?;
-        if whiteout.is_some() {
+        if plan.whiteout.is_some() {
             cost = cost.and_also(self.cost_of_new(from.0)?);
         }
         let op = self.begin_operation(cost)?;
@@ -145,30 +165,34 @@ impl FileSystem {
         if locked.entry(from.0, &from.1)? != Some(found) || locked.entry(to.0, &to.1)? != there {
             return Ok(None);
         }
-        // Names are taken away from the source's directory, and from the target's if it has one.
-        let named = [Some(found), there].into_iter().flatten();
-        for no in named.map(|(no, _)| no).chain([from.0]) {
-            flags::check_attributes(&locked, no)?;
-        }
-        match there {
-            Some(_) => flags::check_attributes(&locked, to.0)?,
-            None => flags::check_growth(&locked, to.0)?,
-        }
+        check_rename_flags(&locked, ends, found, there)?;
+        let fate = self.carry_out_rename(&mut locked, ends, (found, there), plan)?;
+        Ok(Some(fate))
+    }
+
+    /// Carries out a rename of which both names and the objects they lead to are locked.
+    fn carry_out_rename(
+        &self,
+        locked: &mut LockedObjects<'_>,
+        ends: &RenameEnds,
+        (found, there): ((ObjectNo, FileType), Option<(ObjectNo, FileType)>),
+        plan: RenamePlan<'_>,
+    ) -> Result<ObjectFate, FsError> {
         match there {
             // Both names are of the same object: POSIX says that nothing happens.
-            Some((there, _)) if there == found.0 => Ok(Some(ObjectFate::Decided)),
-            Some((there, _)) if mode == RenameMode::Exchange => {
-                self.exchange_names(&mut locked, ends, found.0, there)?;
-                Ok(Some(ObjectFate::Decided))
+            Some((there, _)) if there == found.0 => return Ok(ObjectFate::Decided),
+            Some((there, _)) if plan.mode == RenameMode::Exchange => {
+                self.exchange_names(locked, ends, found.0, there)?;
+                return Ok(ObjectFate::Decided);
             }
-            there => {
-                let fate = self.move_name(&mut locked, ends, found, there)?;
-                if let Some(caller) = whiteout {
-                    self.make_whiteout(&mut locked, caller, from.0, &from.1)?;
-                }
-                Ok(Some(fate))
-            }
+            _ => {}
         }
+        let fate = self.move_name(locked, ends, found, there)?;
+        if let Some(caller) = plan.whiteout {
+            let (dir, name) = &ends.from;
+            self.make_whiteout(locked, caller, *dir, name)?;
+        }
+        Ok(fate)
     }
 
     /// Refuses a target that the mode of a rename does not allow.

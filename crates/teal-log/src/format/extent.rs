@@ -3,13 +3,16 @@
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
-//! | 0 | 6 | address of the first sector; with flag *shared*, an id in the shared-extent table; with flag *unwritten*, 0 |
-//! | 6 | 2 | blocks of 4096 bytes, 1 to 128; with flag *unwritten*, 1 to 32768 |
-//! | 8 | 2 | sectors stored: 8 for each block, fewer for the last if the rest of it is zero; with flag *unwritten*, 0 |
+//! | 0 | 6 | address of the first sector |
+//! | | | *shared*: an id in the shared-extent table; *unwritten*: 0 |
+//! | 6 | 2 | blocks of 4096 bytes, 1 to 128; *unwritten*: 1 to 32768 |
+//! | 8 | 2 | sectors stored: 8 for each block, fewer for the last if the rest of it is zero |
+//! | | | *unwritten*: 0 |
 //! | 10 | 1 | codec: 0 stored as it is; others refuse |
 //! | 11 | 1 | flags: 1 shared, 2 unwritten (room is set aside, reads as zero) |
 //! | 12 | 8 | born: the `Lsn` of the operation that wrote it, or set the room aside |
-//! | 20 | 4 each | CRC32C of each block's stored sectors; with flag *shared* instead 2 bytes: the block of the shared extent it begins with; with flag *unwritten* nothing |
+//! | 20 | 4 each | CRC32C of each block's stored sectors |
+//! | | 2 | *shared* instead: the block of the shared extent it begins with; *unwritten*: nothing |
 
 use crate::format::codec::{FieldReader, FieldWriter};
 use teal_types::{Lsn, SECTOR, Sector};

@@ -10,7 +10,8 @@
 //! | 16 | 16 | store UUID |
 //! | 32 | 8 | compatible feature bits: unknown ones are ignored |
 //! | 40 | 8 | read-only-compatible feature bits: unknown ones allow reading only |
-//! | 48 | 8 | incompatible feature bits: unknown ones refuse. 0: grouped names, 1: second copies, 2: unwritten extents |
+//! | 48 | 8 | incompatible feature bits: unknown ones refuse |
+//! | | | 0: grouped names, 1: second copies, 2: unwritten extents |
 //! | 56 | 8 | sectors of the store |
 //! | 64 | 4 | sectors of a segment |
 //! | 68 | 4 | segments |

@@ -3,7 +3,7 @@
 //! # Guarantees
 //! 1. *Room*: a first write to a block for which room is set aside finds room, whatever else fills
 //!    the store, also after it was opened again.
-//! 2. *Honest*: the room is there when a step has been done: free segments hold it, allocated by the
+//! 2. *Honest*: the room is there once a step is done: free segments hold it, allocated by the
 //!    host of a sparse store, beside what is set aside for the cleaner.
 //! 3. *Given back* by a hole, a shorter file, or the end of the object.
 //!

@@ -8,8 +8,9 @@
 //! ([`Reserves`](crate::space::reserves::Reserves)); E: what three checkpoints of nothing take, and
 //! S / 2.
 //! 1. *Promise*: an operation that grows or replaces begins only if T + P + its cost + C fit into
-//!    R, one that writes where room is set aside if T + P + its cost + C / 2 do, one that gives back if T + P + its cost + C / 4 do, or, when cleaning has gained nothing,
-//!    T + P + its cost + E. While a round of cleaning runs, what it has taken counts as if it were
+//!    R, one that writes where room is set aside if T + P + its cost + C / 2 do, one that gives
+//!    back if T + P + its cost + C / 4 do, or, when cleaning has gained nothing, T + P + its cost +
+//!    E. While a round of cleaning runs, what it has taken counts as if it were
 //!    there, up to C / 2.
 //!    A, what is set aside for unwritten blocks of files, is a part of P; of the cost of a write to
 //!    such blocks the part that A covers is not added.

@@ -84,7 +84,7 @@ impl LockedObjects<'_> {
         Ok(done)
     }
 
-    /// Looks at a step again under the locks, since both files may have changed, and cuts it to what
+    /// Looks at a step again under the locks, as both files may have changed, and cuts it to what
     /// was promised.
     fn look_again(
         &self,

@@ -58,6 +58,8 @@ impl VolumeMount {
         let set = |flags: Result<InodeFlags, FsError>| {
             file_system.set_inode_flags(no, flags?).map(|()| Vec::new())
         };
+        // Both pairs of commands read and set the same flags: chattr uses the older one, xfs_io the
+        // extended one.
         let answer = match request.command {
             GET_FLAGS => file_system
                 .inode_flags(no)
@@ -67,6 +69,7 @@ impl VolumeMount {
                 .map(|flags| encode_extended(flags).to_vec()),
             SET_FLAGS => set(first_word(request.input).and_then(InodeFlags::from_bits)),
             SET_EXTENDED => set(decode_extended(request.input)),
+            // Programs that ask for more go on without it.
             _ => return reply.send_error(Errno::NOTTY),
         };
         match answer {

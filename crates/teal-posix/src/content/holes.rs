@@ -1,7 +1,8 @@
 //! Room and holes in a file: `fallocate`, and `lseek` to the next data or hole.
 
 use crate::attributes::require_file;
-use crate::{FileSystem, WriteFlags, flags as inode_flags};
+use crate::content::write_flags::WriteFlags;
+use crate::{FileSystem, flags as inode_flags};
 use teal_log::{Cost, LockedObjects};
 use teal_types::limits::FILE_MAX;
 use teal_types::{ByteRanges, ObjectNo};
@@ -97,7 +98,7 @@ impl FileSystem {
     }
 
     /// Sets room aside for all holes of a range, in steps. Returns where it did: ranges of bytes.
-    /// Where there is not enough room, none is set aside in the end.
+    /// If there is not enough room for all of it, none is set aside in the end.
     fn set_room_aside(
         &self,
         no: ObjectNo,
@@ -106,7 +107,7 @@ impl FileSystem {
     ) -> Result<Vec<(u64, u64)>, FsError> {
         let mut set_aside = Vec::new();
         let mut at = offset;
-        // What is hopeless is not begun: others would miss the room meanwhile.
+        // A hopeless request is not begun: others would miss the room meanwhile.
         let (total, _) = self.store().total_and_free();
         if self.lacks_room(no, offset, end, total)? {
             return Err(FsError::NoSpace);
@@ -173,7 +174,7 @@ impl FileSystem {
             Ok(())
         };
         if let Err(e) = set_aside.iter().try_for_each(release) {
-            // It stays with the file, as after a crash.
+            // The room stays with the file, as after a crash.
             log::warn!("room that was set aside for object {no} is not given back: {e}");
         }
     }
