@@ -20,8 +20,6 @@ struct Plan {
     failing_puts: u32,
     /// May be back after a crash.
     removed: BTreeMap<String, Vec<u8>>,
-    /// Bytes of every object that the disk cannot read.
-    bad_bytes: Option<Range<u64>>,
 }
 
 /// Objects in memory behind a plan of mishaps.
@@ -40,7 +38,6 @@ impl FaultShelf {
             is_dead: false,
             failing_puts: 0,
             removed: BTreeMap::new(),
-            bad_bytes: None,
         };
         Self {
             objects,
@@ -61,11 +58,6 @@ impl FaultShelf {
 
     pub(crate) fn fail_puts(&self, count: u32) {
         self.plan.lock().failing_puts = count;
-    }
-
-    /// From now on, no read that touches these bytes of an object succeeds.
-    pub(crate) fn spoil_bytes(&self, bytes: Range<u64>) {
-        self.plan.lock().bad_bytes = Some(bytes);
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -123,9 +115,7 @@ impl Shelf for FaultShelf {
         mishap.map_or(Ok(()), |_| Err(Self::error(name)))
     }
     fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
-        let bad = self.plan.lock().bad_bytes.clone();
-        let is_bad = bad.is_some_and(|bad| bad.start < range.end && range.start < bad.end);
-        if is_bad || self.is_dead() {
+        if self.is_dead() {
             Err(Self::error(name))
         } else {
             self.objects.read(name, range)

@@ -2,11 +2,12 @@
 
 use crate::random_life::fault::FaultShelf;
 use crate::random_life::{GRACE, content, domain, open};
-use std::ops::ControlFlow;
+use parking_lot::Mutex;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use teal_chunk::{
     AccessMode, CHUNK_MAX, ChunkError, ChunkStore, ChunkStoreOptions, DedupDomain, DomainId,
-    MemoryShelf, PROBLEMS_MAX, PinError, Shelf, ShelfError,
+    MemoryShelf, PROBLEMS_MAX, PinError, Shelf, ShelfError, ShelfObject,
 };
 use teal_testkit::{SeededEntropy, SimClock};
 use teal_types::ChunkId;
@@ -215,15 +216,61 @@ fn content_with_right_checksums_and_another_name_is_refused() {
     );
 }
 
+/// Objects in memory, on a disk that cannot read some of their bytes.
+#[derive(Debug, Clone)]
+struct SpoiledShelf {
+    objects: MemoryShelf,
+    bad_bytes: Arc<Mutex<Range<u64>>>,
+}
+
+impl SpoiledShelf {
+    fn new() -> Self {
+        Self {
+            objects: MemoryShelf::new(),
+            bad_bytes: Arc::default(),
+        }
+    }
+
+    /// From now on, no read that touches these bytes of an object succeeds.
+    fn spoil_bytes(&self, bytes: Range<u64>) {
+        *self.bad_bytes.lock() = bytes;
+    }
+}
+
+impl Shelf for SpoiledShelf {
+    fn place(&self) -> String {
+        self.objects.place()
+    }
+    fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ShelfError> {
+        self.objects.put(name, bytes)
+    }
+    fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, ShelfError> {
+        let bad = self.bad_bytes.lock().clone();
+        if bad.start < range.end && range.start < bad.end {
+            return Err(ShelfError::Unreachable {
+                name: name.into(),
+                source: Arc::new(std::io::Error::other("a bad sector")),
+            });
+        }
+        self.objects.read(name, range)
+    }
+    fn list_objects(&self) -> Result<Vec<ShelfObject>, ShelfError> {
+        self.objects.list_objects()
+    }
+    fn remove(&self, name: &str) -> Result<(), ShelfError> {
+        self.objects.remove(name)
+    }
+}
+
 #[test]
 fn sectors_that_cannot_be_read_cost_the_chunks_in_them_only() {
-    let shelf = FaultShelf::new(MemoryShelf::new(), 1);
+    let shelf = SpoiledShelf::new();
     let store = open(Arc::new(shelf.clone()), &SimClock::default(), 1)
         .unwrap()
         .0;
     let contents: Vec<Vec<u8>> = (0..20).map(short).collect();
     let ids = put(&store, &contents);
-    let bytes = shelf.objects().snapshot()[&only_pack(shelf.objects())].len() as u64;
+    let bytes = shelf.objects.snapshot()[&only_pack(&shelf.objects)].len() as u64;
     shelf.spoil_bytes(bytes / 2..bytes / 2 + 100);
     let checked = store.check(|_, _| {}).unwrap();
     let (of_chunks, of_packs): (Vec<_>, Vec<_>) = checked
@@ -251,12 +298,12 @@ fn sectors_that_cannot_be_read_cost_the_chunks_in_them_only() {
 
 #[test]
 fn a_table_that_cannot_be_read_keeps_the_store_from_nothing() {
-    let shelf = FaultShelf::new(MemoryShelf::new(), 1);
+    let shelf = SpoiledShelf::new();
     let reopened = || open(Arc::new(shelf.clone()), &SimClock::default(), 2);
     let (store, _) = reopened().unwrap();
     let contents: Vec<Vec<u8>> = (0..20).map(short).collect();
     let ids = put(&store, &contents);
-    let bytes = shelf.objects().snapshot()[&only_pack(shelf.objects())].len() as u64;
+    let bytes = shelf.objects.snapshot()[&only_pack(&shelf.objects)].len() as u64;
     // The last sectors: the footer, and much of the table.
     shelf.spoil_bytes(bytes - 500..bytes);
     let (store, report) = reopened().unwrap();
