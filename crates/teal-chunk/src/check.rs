@@ -8,6 +8,7 @@ use crate::pack::{self, PackTail};
 use crate::read::read_around_gaps;
 use crate::shelf::ShelfError;
 use crate::store::ChunkStore;
+use std::collections::HashSet;
 use teal_types::ChunkId;
 
 /// Something that is wrong.
@@ -45,13 +46,25 @@ pub struct PackCheckReport {
     pub problems: Vec<PackProblem>,
     /// The number of problems.
     pub problem_count: usize,
+    /// Those of the problems that concern a pack as a whole, at most as many.
+    pub pack_problems: Vec<PackProblem>,
+    /// The number of these.
+    pub pack_problem_count: usize,
 }
 
 impl PackCheckReport {
     fn record_problem(&mut self, pack: PackId, chunk: Option<ChunkId>, what: &'static str) {
+        let problem = PackProblem { pack, chunk, what };
+        // Kept apart: thousands of damaged chunks do not hide a damaged pack.
+        if chunk.is_none() {
+            self.pack_problem_count += 1;
+            if self.pack_problems.len() < PROBLEMS_MAX {
+                self.pack_problems.push(problem.clone());
+            }
+        }
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(PackProblem { pack, chunk, what });
+            self.problems.push(problem);
         }
     }
 }
@@ -62,12 +75,13 @@ impl ChunkStore {
     /// `progress` is called with the number of packs that have been read and the number of all.
     ///
     /// # Errors
-    /// Returns the shelf's error, if nothing of a pack can be read.
+    /// Returns the shelf's error, if nothing of any pack can be read.
     pub fn check(
         &self,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<PackCheckReport, ChunkError> {
         let mut checked = PackCheckReport::default();
+        let mut unreadable = None;
         let packs = self.pack_ids();
         for (at, &id) in packs.iter().enumerate() {
             progress(at, packs.len());
@@ -93,8 +107,18 @@ impl ChunkStore {
                     );
                     self.mark_pack_damaged(id);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    checked.record_problem(id, None, "cannot be read: its disk fails there");
+                    self.mark_pack_damaged(id);
+                    unreadable = Some(error);
+                }
             }
+        }
+        // A shelf that is out of reach is no damage of its packs.
+        if let Some(error) = unreadable
+            && checked.packs == 0
+        {
+            return Err(error.into());
         }
         // All of them, so that a display ends at 100 %.
         progress(packs.len(), packs.len());
@@ -114,7 +138,9 @@ impl ChunkStore {
             // The table is lost, but each chunk has a header of its own.
             _ => {
                 checked.record_problem(id, None, "its table is cut short or damaged");
-                pack::salvage_chunks(&self.0.domain, bytes)
+                let found = pack::salvage_chunks(&self.0.domain, bytes);
+                self.mark_pack_damaged_but(id, &found);
+                found
             }
         };
         for entry in entries {
@@ -143,14 +169,21 @@ impl ChunkStore {
 
     /// Notes that all chunks of a pack are damaged.
     fn mark_pack_damaged(&self, pack: PackId) {
+        self.mark_pack_damaged_but(pack, &[]);
+    }
+
+    /// Notes that all chunks of a pack are damaged except those that were `found`.
+    fn mark_pack_damaged_but(&self, pack: PackId, found: &[TableEntry]) {
+        let whole: HashSet<u32> = found.iter().map(|entry| entry.offset).collect();
         let mut state = self.0.state.write();
         let Some(slot) = state.packs.find_slot(pack) else {
             return;
         };
         let mut lost = Vec::new();
         for (chunk, known) in state.index.iter() {
-            if known.place().slot == slot {
-                lost.push((*chunk, known.place()));
+            let place = known.place();
+            if place.slot == slot && !whole.contains(&place.offset) {
+                lost.push((*chunk, place));
             }
         }
         for (chunk, place) in lost {

@@ -65,6 +65,8 @@ pub struct ShelfScanReport {
 enum PackFinding {
     Whole(Vec<TableEntry>),
     Damaged(Vec<TableEntry>),
+    /// Nothing of it can be read.
+    Unreadable(ShelfError),
     Stranger(&'static str),
     OtherKey,
 }
@@ -129,6 +131,7 @@ fn scan_shelf(
     report: &mut ShelfScanReport,
 ) -> Result<Option<PackId>, ChunkError> {
     let mut other_domain = None;
+    let (mut readable, mut unreadable) = (0_usize, None);
     for ShelfObject { name, bytes } in shelf.list_objects()? {
         let Some(id) = PackId::from_object_name(&name) else {
             report.record_stranger(name, "not a pack by its name");
@@ -137,6 +140,11 @@ fn scan_shelf(
         let (entries, whole) = match inspect_object(shelf, domain, id, bytes)? {
             PackFinding::Whole(entries) => (entries, true),
             PackFinding::Damaged(entries) => (entries, false),
+            PackFinding::Unreadable(error) => {
+                unreadable.get_or_insert(error);
+                report.record_damaged(id, 0);
+                continue;
+            }
             // Nothing of this pack could be verified, and a store that went on would store all
             // chunks anew.
             PackFinding::OtherKey => {
@@ -153,6 +161,7 @@ fn scan_shelf(
                 continue;
             }
         };
+        readable += 1;
         if whole {
             report.packs += 1;
         } else {
@@ -166,7 +175,11 @@ fn scan_shelf(
         };
         state.register_pack(pack, &entries);
     }
-    Ok(other_domain)
+    // A shelf that is out of reach is no damage of its packs.
+    match unreadable {
+        Some(error) if readable == 0 => Err(error.into()),
+        _ => Ok(other_domain),
+    }
 }
 
 impl ShelfScanReport {
@@ -206,7 +219,15 @@ fn inspect_object(
         Err(error) => return Err(error.into()),
     }
     // The table is lost or damaged; the whole pack is read for the headers of its chunks.
-    let all = read_around_gaps(shelf, id, bytes)?.bytes;
+    let all = match read_around_gaps(shelf, id, bytes) {
+        Ok(readable) => readable.bytes,
+        // A small pack may lie in one bad sector; the others are served.
+        Err(error @ ShelfError::Unreachable { .. }) => {
+            log::warn!("pack {id} cannot be read: {error}");
+            return Ok(PackFinding::Unreadable(error));
+        }
+        Err(error) => return Err(error.into()),
+    };
     // Without a whole header nothing tells the domain but the names of the chunks, which are
     // verified.
     let foreign = header::decode(&all).and_then(|(identity, _)| foreign_finding(&identity, &ours));

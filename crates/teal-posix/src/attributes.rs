@@ -305,6 +305,10 @@ impl FileSystem {
                 && let Err(e) = self.write_access_time(no)
             {
                 log::debug!("the access time of object {no} is not written: {e}");
+                // On a full store each of the others would look for room again.
+                if matches!(e, FsError::NoSpace) {
+                    return;
+                }
             }
         }
     }

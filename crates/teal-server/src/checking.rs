@@ -14,10 +14,9 @@ use crate::refusal::{Outcome, RequestRefusal, refuse};
 use crate::server::Server;
 use crate::version::path_of;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::time::Duration;
-use teal_meta::{PastPlace, ReadTransaction};
+use teal_meta::{EXTENT_MAX, PastPlace, ReadTransaction};
 use teal_proto::RefusalCode;
 use teal_types::{ChunkId, ObjectNo, VolumeId};
 
@@ -77,6 +76,7 @@ pub type ContentSource<'a> = &'a dyn Fn(VolumeId, ObjectNo, Range<u64>) -> Optio
 
 /// A piece of content whose chunk cannot be read.
 struct LostPiece {
+    volume: VolumeId,
     place: PastPlace,
     chunk: ChunkId,
     /// The file's present content that lies in the chunk, if it does, from the chunk's first byte
@@ -109,12 +109,14 @@ impl Server {
             report.problems.push(format!("the database: {problem}"));
         }
         self.check_packs(&mut report)?;
-        let mut files = BTreeMap::new();
+        let mut lost = Vec::new();
         for volume in self.meta().volumes()? {
-            self.check_named_content(volume, source, &mut report, &mut files)?;
+            self.check_named_content(volume, source, &mut report, &mut lost)?;
         }
-        report.file_count = files.len();
-        report.files = files.into_values().take(FILES_LISTED).collect();
+        // A later row of history may have had the same chunk mended.
+        lost.retain(|piece| !self.is_present(piece.chunk));
+        self.report_files(&lost, &mut report)?;
+        *self.lost_chunks.lock() = lost.iter().map(|piece| piece.chunk).collect();
         if report.is_clean() {
             log::info!(
                 "checked the server's data: {} packs, {} chunks, {} pieces mended",
@@ -145,12 +147,8 @@ impl Server {
         report.chunks = checked.chunks;
         // A damaged chunk that something names is reported by the file it belongs to, below; of
         // one that nothing names, nothing is lost.
-        for problem in checked
-            .problems
-            .iter()
-            .filter(|found| found.chunk.is_none())
-        {
-            report.problem_count += 1;
+        report.problem_count += checked.pack_problem_count;
+        for problem in &checked.pack_problems {
             report.problems.push(problem.to_string());
         }
         Ok(())
@@ -162,7 +160,7 @@ impl Server {
         volume: VolumeId,
         source: ContentSource<'_>,
         report: &mut ServerCheckReport,
-        files: &mut BTreeMap<(VolumeId, ObjectNo), DamagedFile>,
+        all_lost: &mut Vec<LostPiece>,
     ) -> Outcome<()> {
         let mut after = None;
         loop {
@@ -179,12 +177,13 @@ impl Server {
                 if is_present {
                     continue;
                 }
-                let lost = self.read(volume, |txn| find_present_piece(txn, place, chunk))?;
-                if self.mend_piece(volume, &lost, source)? {
+                let lost =
+                    self.read(volume, |txn| find_present_piece(txn, volume, place, chunk))?;
+                if self.mend_piece(&lost, source)? {
                     report.mended += 1;
-                    continue;
+                } else {
+                    all_lost.push(lost);
                 }
-                self.record_lost_piece(volume, &lost, files)?;
             }
             if self.presence.lock().is_stopping() {
                 return refuse(
@@ -195,22 +194,21 @@ impl Server {
         }
     }
 
+    fn is_present(&self, chunk: ChunkId) -> bool {
+        self.chunks().peek_present(&[chunk]) == [true]
+    }
+
     /// Stores the chunk of a lost piece again if `source` has its content; returns whether it is
     /// there now.
-    fn mend_piece(
-        &self,
-        volume: VolumeId,
-        lost: &LostPiece,
-        source: ContentSource<'_>,
-    ) -> Outcome<bool> {
+    fn mend_piece(&self, lost: &LostPiece, source: ContentSource<'_>) -> Outcome<bool> {
         // An earlier row may have named the same chunk, and had it mended.
-        if self.chunks().peek_present(&[lost.chunk])[0] {
+        if self.is_present(lost.chunk) {
             return Ok(true);
         }
         let Some(range) = lost.present.clone() else {
             return Ok(false);
         };
-        let Some(content) = source(volume, lost.place.object, range) else {
+        let Some(content) = source(lost.volume, lost.place.object, range) else {
             return Ok(false);
         };
         if self.chunks().domain().name_content(&content) != lost.chunk {
@@ -222,26 +220,29 @@ impl Server {
         Ok(true)
     }
 
-    fn record_lost_piece(
-        &self,
-        volume: VolumeId,
-        lost: &LostPiece,
-        files: &mut BTreeMap<(VolumeId, ObjectNo), DamagedFile>,
-    ) -> Outcome<()> {
-        let object = lost.place.object;
-        let file = match files.entry((volume, object)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(DamagedFile {
+    /// Adds the files to which lost pieces belong to the report; the first ones with their paths.
+    fn report_files(&self, lost: &[LostPiece], report: &mut ServerCheckReport) -> Outcome<()> {
+        let mut pieces: BTreeMap<(VolumeId, ObjectNo), (u64, u64)> = BTreeMap::new();
+        for piece in lost {
+            let (present, past) = pieces
+                .entry((piece.volume, piece.place.object))
+                .or_default();
+            match piece.present {
+                Some(_) => *present += 1,
+                None => *past += 1,
+            }
+        }
+        report.file_count = pieces.len();
+        for ((volume, object), (present_pieces, past_pieces)) in
+            pieces.into_iter().take(FILES_LISTED)
+        {
+            report.files.push(DamagedFile {
                 volume,
                 object,
                 path: self.read(volume, |txn| path_of(txn, object))?,
-                present_pieces: 0,
-                past_pieces: 0,
-            }),
-        };
-        match lost.present {
-            Some(_) => file.present_pieces += 1,
-            None => file.past_pieces += 1,
+                present_pieces,
+                past_pieces,
+            });
         }
         Ok(())
     }
@@ -250,11 +251,13 @@ impl Server {
 /// Finds out whether a file's present content still lies in the chunk that a row of history names.
 fn find_present_piece(
     txn: &dyn ReadTransaction,
+    volume: VolumeId,
     place: PastPlace,
     chunk: ChunkId,
 ) -> Outcome<LostPiece> {
-    let at = place.offset..place.offset.saturating_add(1);
-    let extents = txn.extents(place.object, at)?;
+    // The first bytes may have been overwritten since: the rest of the piece counts too.
+    let within = place.offset..place.offset.saturating_add(EXTENT_MAX);
+    let extents = txn.extents(place.object, within)?;
     let found = extents.iter().find(|extent| extent.chunk == chunk);
     let present = found.map(|extent| {
         // The chunk begins before the piece if its first bytes were overwritten.
@@ -262,6 +265,7 @@ fn find_present_piece(
         first..extent.offset.saturating_add(extent.len)
     });
     Ok(LostPiece {
+        volume,
         place,
         chunk,
         present,

@@ -9,6 +9,7 @@
 //! | one machine's turn (`turns`) | that one of its requests is carried out | everything below |
 //! | `presence` | the connected clients, the waiting pulls, and the last commits of each volume | the locks of filters; waiting releases it |
 //! | `guesses` | the wrong tokens of the present window | nothing |
+//! | `lost_chunks` | what the last check did not find | the locks of the chunk store |
 //! | `uploads` | content that no commit has named | `presence`; waiting releases it |
 
 use crate::counters::{ServerCounters, ServerCounts};
@@ -18,12 +19,13 @@ use crate::refusal::Outcome;
 use crate::turns::PeerTurns;
 use crate::uploads::UploadTracker;
 use parking_lot::{Condvar, Mutex};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use teal_chunk::{ChunkError, ChunkStore};
 use teal_env::{Clock, Entropy};
 use teal_meta::{MetaError, MetaStore, ReadTransaction, WriteTransaction};
-use teal_types::VolumeId;
+use teal_types::{ChunkId, VolumeId};
 
 /// The reasons for which a server can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +60,8 @@ pub struct Server {
     pub(crate) uploads: Mutex<UploadTracker>,
     /// Wakes the thread that looks after the chunks, which waits on it with the lock of `uploads`.
     pub(crate) upkeep_due: Condvar,
+    /// Chunks that history names and the last check did not find.
+    pub(crate) lost_chunks: Mutex<HashSet<ChunkId>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -100,6 +104,7 @@ impl Server {
             guesses: Mutex::default(),
             uploads,
             upkeep_due: Condvar::new(),
+            lost_chunks: Mutex::default(),
         })
     }
 
@@ -115,10 +120,14 @@ impl Server {
         self.counters.snapshot()
     }
 
-    /// Returns the number of chunks that are known to be damaged; what nobody has read or
+    /// Returns how many chunks are known to be damaged or lost, at least; what nobody has read or
     /// [checked](Self::check_data) since the server was opened is not known.
     pub fn damaged_chunks(&self) -> usize {
-        self.chunks.damaged_chunks()
+        let mut lost = self.lost_chunks.lock();
+        // Chunks that were sent again are no longer lost.
+        lost.retain(|chunk| self.chunks.peek_present(&[*chunk]) == [false]);
+        // Both may count the same chunks.
+        lost.len().max(self.chunks.damaged_chunks())
     }
 
     /// Draws a number at random.

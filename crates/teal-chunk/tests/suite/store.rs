@@ -323,6 +323,36 @@ fn a_table_that_cannot_be_read_keeps_the_store_from_nothing() {
 }
 
 #[test]
+fn a_pack_of_which_nothing_can_be_read_keeps_no_other_from_being_served() {
+    let shelf = SpoiledShelf::new();
+    let reopened = || open(Arc::new(shelf.clone()), &SimClock::default(), 2);
+    let (store, _) = reopened().unwrap();
+    let small = put(&store, &[short(1)]);
+    let large = put(
+        &store,
+        &[(0..200_000_u32)
+            .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+            .collect()],
+    );
+    let packs = shelf.objects.snapshot();
+    let sizes: Vec<usize> = packs.values().map(Vec::len).collect();
+    assert_eq!(sizes.len(), 2, "{sizes:?}");
+    // As long as the small pack is: the first sectors of the other.
+    shelf.spoil_bytes(0..*sizes.iter().min().unwrap() as u64);
+    let checked = store.check(|_, _| {}).unwrap();
+    assert!(checked.pack_problem_count >= 2, "{checked:?}");
+    assert_eq!(
+        store.find_present(&small),
+        [false],
+        "and is asked for again"
+    );
+    let (store, report) = reopened().unwrap();
+    assert!(report.damaged.len() + report.packs == 2, "{report:?}");
+    assert_eq!(store.find_present(&small), [false]);
+    let _ = large;
+}
+
+#[test]
 fn a_missing_pack_is_damage_that_is_named() {
     let (store, shelf) = fresh();
     let id = put(&store, &[content(1)])[0];

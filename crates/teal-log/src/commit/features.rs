@@ -15,19 +15,21 @@ impl CommitLog {
     /// Sets incompatible feature bits in the superblocks, where they are not set yet. The log of
     /// this opening may have begun: nothing else writes superblocks.
     ///
+    /// Returns the error of a superblock that could not be written: the store is not surely marked
+    /// then.
+    ///
     /// # Errors
     /// [`StoreError::Io`] if the disk cannot be synced.
     pub(crate) fn mark_features(
         &self,
         committer: &mut Committer,
         bits: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<StoreError>, StoreError> {
         let sb = &self.objects.sb;
         let known = sb.incompatible | committer.marked_features();
         if known & bits == bits {
-            return Ok(());
+            return Ok(None);
         }
-        committer.note_features(bits);
         let marked = Superblock {
             incompatible: known | bits,
             ..sb.clone()
@@ -49,17 +51,19 @@ impl CommitLog {
                 // The other one stays as it is: it may be the only whole one now. Programs that
                 // know the features find them by the structures.
                 log::warn!("the store is not marked as one with new features: {error}");
-                return Ok(());
+                return Ok(Some(error));
             }
             reader.sync()?;
         }
-        Ok(())
+        committer.note_features(bits);
+        Ok(None)
     }
 
     /// Lets files have unwritten extents from now on.
     ///
     /// # Errors
-    /// As [`CommitLog::commit`].
+    /// As [`CommitLog::commit`], and the error of a superblock that cannot be written: an older
+    /// program would take the store for one without such extents.
     pub(crate) fn permit_unwritten(&self) -> Result<(), StoreError> {
         // The common case: an earlier call, or an earlier opening, has marked the store.
         if self.permits_unwritten.load(Acquire) {
@@ -69,8 +73,12 @@ impl CommitLog {
         self.durability.check_writable()?;
         // No other opening may have written before the superblocks are.
         self.begin_log(&mut committer)?;
-        self.mark_features(&mut committer, UNWRITTEN_EXTENTS)
+        let unmarked = self
+            .mark_features(&mut committer, UNWRITTEN_EXTENTS)
             .inspect_err(|e| self.durability.poison(e))?;
+        if let Some(error) = unmarked {
+            return Err(error);
+        }
         self.permits_unwritten.store(true, Release);
         Ok(())
     }

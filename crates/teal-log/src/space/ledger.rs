@@ -107,9 +107,14 @@ impl SpaceLedger {
         }
         // A damaged store may have more unwritten blocks than its log says.
         let less = |known: u64| Some(known.saturating_sub(blocks));
-        let _ = self.unwritten_blocks.fetch_update(Relaxed, Relaxed, less);
+        let known = self
+            .unwritten_blocks
+            .fetch_update(Relaxed, Relaxed, less)
+            .unwrap_or_else(|known| known);
+        // Room that was never counted is not given back.
+        let released = known.min(blocks);
         self.budget
-            .fetch_add((blocks * BLOCK_TAKES) as i64, Relaxed);
+            .fetch_add((released * BLOCK_TAKES) as i64, Relaxed);
     }
 
     /// Takes over for how many blocks room was set aside when the store was opened.

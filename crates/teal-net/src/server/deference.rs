@@ -16,8 +16,10 @@
 //! 2. *Equals share*: machines of similar usage, and machines below [`HEAVY_UNITS`], defer to
 //!    nobody.
 //! 3. *No starvation*: a machine that defers begins a request after [`SHARE`] times the time that
-//!    its requests take, at most [`SHARE`] times [`SERVICE_MAX`] after the one before.
+//!    its requests take, at most [`SHARE`] times [`SERVICE_MAX`] after the one before, and no
+//!    request waits longer than [`WAIT`].
 
+use crate::limits::WAIT;
 use std::time::Duration;
 
 /// The bytes of a request or an answer that count as much as one request.
@@ -83,7 +85,8 @@ impl PeerUsage {
     /// long the request waits for it.
     pub(super) fn take_place(&mut self, now: Duration) -> Duration {
         let begin = self.next_begin.max(now);
-        self.next_begin = begin + self.service * SHARE;
+        // Bounded, so that requests which were given up while they waited are not waited for.
+        self.next_begin = (begin + self.service * SHARE).min(now + WAIT);
         begin - now
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::attributes::require_file;
 use crate::content::write_flags::WriteFlags;
-use crate::{FileSystem, flags as inode_flags};
+use crate::{FileSystem, InodeFlags, flags as inode_flags};
 use teal_log::{Cost, LockedObjects};
 use teal_types::limits::FILE_MAX;
 use teal_types::{ByteRanges, ObjectNo};
@@ -83,6 +83,10 @@ impl FileSystem {
             require_file(&self.store().attr(no)?)?;
             match mode {
                 FallocateMode::Allocate { keep_size } => {
+                    // Looked at before room is made, and again under the lock.
+                    if self.inode_flags(no)?.has(InodeFlags::IMMUTABLE) {
+                        return Err(FsError::Permission);
+                    }
                     let set_aside = self.set_room_aside(no, offset, end)?;
                     let done = self.note_allocated(no, (offset, end), keep_size, flags);
                     // Without its length the room would belong to nothing that was asked for.
@@ -343,6 +347,8 @@ impl FileSystem {
                     .freeing(),
             )?;
             let mut locked = op.lock(&[no])?;
+            // The operation for which this makes way would be refused.
+            inode_flags::check_content(&locked, no, false)?;
             locked.punch(no, data, at)?;
             let changed = ObjectChange::Data {
                 from: data,

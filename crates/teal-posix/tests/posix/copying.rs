@@ -4,7 +4,7 @@ use crate::fixture::{ROOT, Volume, refused};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
 use teal_log::CheckOptions;
-use teal_posix::{FallocateMode, FileSystem, SetAttrRequest, WriteFlags};
+use teal_posix::{FallocateMode, FileSystem, InodeFlags, SetAttrRequest, WriteFlags};
 use teal_testkit::Rng;
 use teal_types::ObjectNo;
 
@@ -111,6 +111,40 @@ fn much_shared_content_is_given_back_in_steps() {
     let before = ops(&v);
     truncate(&v, h, 0);
     assert_eq!(ops(&v) - before, 1);
+}
+
+#[test]
+fn a_file_whose_flags_forbid_it_loses_no_shared_content() {
+    let v = Volume::new();
+    let (f, g) = (v.file(ROOT, "f"), v.file(ROOT, "g"));
+    let data = bytes(2, 6 << 20);
+    v.write(f, 0, &data);
+    assert_eq!(copy(&v.client, (f, 0), (g, 0), 6 << 20), 6 << 20);
+    for flags in [InodeFlags::IMMUTABLE, InodeFlags::APPEND_ONLY] {
+        v.client.set_inode_flags(g, flags).unwrap();
+        let cut = SetAttrRequest {
+            size: Some(0),
+            ..SetAttrRequest::default()
+        };
+        assert_eq!(refused(v.client.setattr(g, &cut)), Errno::PERM);
+        let punched =
+            v.client
+                .fallocate(g, FallocateMode::PunchHole, 0, 5 << 20, Default::default());
+        assert_eq!(refused(punched), Errno::PERM);
+        assert!(v.client.read(g, 0, 8 << 20).unwrap() == data, "{flags:?}");
+    }
+    let room = FallocateMode::Allocate { keep_size: true };
+    v.client.set_inode_flags(g, InodeFlags::IMMUTABLE).unwrap();
+    let free = v.client.store().space().free;
+    let refusal = v
+        .client
+        .fallocate(g, room, 8 << 20, 1 << 20, Default::default());
+    assert_eq!(refused(refusal), Errno::PERM);
+    assert!(
+        v.client.store().space().free >= free,
+        "no room is set aside"
+    );
+    check(&v);
 }
 
 #[test]
