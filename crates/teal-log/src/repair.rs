@@ -13,13 +13,13 @@
 //! 4. *What is not certain is in `lost+found`*, in directories that say why: `damaged` has files of
 //!    which a part is lost (it is a hole in what is there), `detached` has whole objects whose
 //!    directory is lost, `uncertain` what may have been deleted or superseded. Nothing there has
-//!    setuid, setgid or `security.capability`, only root can enter, and what is uncertain is never
-//!    a device, a socket or a pipe: any user may have made up a record.
+//!    setuid, setgid or `security.capability`, only root can enter, and what only records tell of
+//!    is never a device, a socket or a pipe: any user may have made up a record.
 //! 5. *Deleted stays deleted*: an object that the map does not have, or that has no names, is not
 //!    brought back, however whole its records are.
 //! 6. *Can be resumed*: until all is there, the new store has a file
 //!    [`UNFINISHED`](plan::UNFINISHED) in its root, which says from which state of which store it
-//!    is made. Copying goes on behind what such a store has. An object gets its names when all of
+//!    is made, and by which plan: of a failing disk another one may be made the next time. Copying goes on behind what such a store has. An object gets its names when all of
 //!    it is there.
 //!
 //! # How

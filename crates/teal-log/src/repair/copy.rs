@@ -12,9 +12,9 @@
 
 use crate::error::StoreError;
 use crate::object::state::{ObjectContent, ObjectState};
-use crate::repair::content::{PIECE_BYTES, read_content};
+use crate::repair::content::{LostContent, PIECE_BYTES, read_content};
 use crate::repair::facts::{ObjectName, with_state_of};
-use crate::repair::findings::{RepairPhase, RepairProgress};
+use crate::repair::findings::{RepairPhase, RepairProgress, escape_control};
 use crate::repair::plan::{ObjectSource, PlannedObject, mark_name};
 use crate::repair::survey::RepairSurvey;
 use crate::space::cost::Cost;
@@ -39,8 +39,8 @@ pub enum RepairError {
     NotEmpty,
     /// The new store holds a copy of something else.
     #[error(
-        "the new store holds the unfinished repair of another store, or of another state of it; \
-         remove it, or choose another place"
+        "the new store holds the unfinished repair of another store, or of another state of it, or \
+         the disk does not read as it did then; remove it, or choose another place"
     )]
     OtherRepair,
     /// The store belongs to a volume with a server, and something of it is lost.
@@ -50,6 +50,16 @@ pub enum RepairError {
          lacks; then join the volume again with a new store"
     )]
     HasServer,
+    /// A part of a file could be read when it was surveyed, and not when it was copied, or only
+    /// then.
+    #[error(
+        "the content of {path} reads otherwise than a moment ago: the disk is failing. Copy it to a \
+         whole disk first (for example with ddrescue), then repair the copy"
+    )]
+    Failing {
+        /// The path of the file, as far as it is known.
+        path: String,
+    },
     /// The new store is too small.
     #[error("the new store is full: it is too small for {needed} bytes of content with their maps")]
     NoSpace {
@@ -112,14 +122,16 @@ impl RepairSurvey {
         self.end_copy(new)
     }
 
-    /// Says which state of which store is copied.
+    /// Says which state of which store is copied, and by which plan.
     fn identity(&self) -> Vec<u8> {
         // The next operation tells one state of a store from another.
         let uuid = u128::from_be_bytes(self.store.superblock().uuid);
         let next = self.store.objects().numbers.next_lsn();
+        // A failing disk may read otherwise today, and numbers would mean other objects.
+        let plan = self.plan.digest();
         let text = format!(
             "This store is the unfinished copy of a damaged one. Run `teal repair` again.\n\
-             store {uuid:032x}, operations before {}\n",
+             store {uuid:032x}, operations before {}, plan {plan:08x}\n",
             next.get()
         );
         text.into_bytes()
@@ -224,18 +236,29 @@ impl RepairSurvey {
         new: &Store,
         file: &mut NewFile<'_>,
         state: &ObjectState,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RepairError> {
         let planned = file.planned;
         // Read a second time: the first time it was only looked at.
         let head = ObjectHead::of_state(state, planned.is_in_tree);
         let src = &self.store.objects().reader;
-        if let ObjectContent::Inline(data) = &state.content {
-            return Self::finish_object(new, file, &head, data);
+        let mut inline: &[u8] = &[];
+        let content = if let ObjectContent::Inline(data) = &state.content {
+            inline = data;
+            LostContent {
+                read: data.len() as u64,
+                ..LostContent::default()
+            }
+        } else {
+            read_content(src, planned.no, state, &mut |at, bytes| {
+                Self::write_piece(new, file, &head, (at, bytes))
+            })?
+        };
+        // What is lost only now would be a hole that nobody was told of.
+        if content != planned.content {
+            let path = escape_control(&self.store.path_of(planned.no));
+            return Err(RepairError::Failing { path });
         }
-        read_content(src, planned.no, state, &mut |at, bytes| {
-            Self::write_piece(new, file, &head, (at, bytes))
-        })?;
-        Self::finish_object(new, file, &head, &[])
+        Ok(Self::finish_object(new, file, &head, inline)?)
     }
 
     /// Writes a piece of the content of a file that has no name yet.

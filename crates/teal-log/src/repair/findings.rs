@@ -129,7 +129,9 @@ impl RepairFindings {
              uncertain: it may be older than what was lost, or may have been deleted.\n\n",
         );
         for loss in &self.losses {
-            text.push_str(&format!("{loss}\n"));
+            // A name may hold anything, line ends too.
+            text.push_str(&escape_control(&loss.to_string()));
+            text.push('\n');
         }
         let others = self.total.saturating_sub(self.losses.len() as u64);
         if others > 0 {
@@ -142,5 +144,42 @@ impl RepairFindings {
             ));
         }
         text
+    }
+}
+
+/// Returns a text on one line, without anything that a terminal obeys: control characters are
+/// `\xHH`, byte by byte, and a backslash before an `x` is `\x5c`.
+pub(super) fn escape_control(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c.is_control() || (c == '\\' && chars.peek() == Some(&'x')) {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                out.push_str(&format!("\\x{byte:02x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_makes_no_line_of_the_report_and_no_command_of_a_terminal() {
+        let mut findings = RepairFindings::default();
+        findings.add_loss(RepairLoss {
+            kind: LossKind::Gone,
+            object: ObjectNo::new(7),
+            path: "/a\nb \u{1b}[2J \u{9b} \\x41 \\y".to_owned(),
+            what: "cannot be read".to_owned(),
+            kept_as: None,
+        });
+        let report = findings.report();
+        let wanted = r"/a\x0ab \x1b[2J \xc2\x9b \x5cx41 \y cannot be read";
+        assert_eq!(report.lines().last(), Some(wanted));
     }
 }

@@ -1,5 +1,6 @@
 //! The directory `lost+found` of the new store, and what is in it.
 
+use crate::repair::content::LostContent;
 use crate::repair::facts::ObjectName;
 use crate::repair::plan::{ObjectSource, PlannedObject};
 use std::collections::BTreeMap;
@@ -80,6 +81,7 @@ impl LostAndFound {
             source: ObjectSource::MadeDirectory,
             names: vec![(parent, name)],
             is_in_tree: false,
+            content: LostContent::default(),
         });
         no
     }

@@ -37,6 +37,8 @@ struct ObjectPlacer<'s> {
     placed_directories: BTreeSet<ObjectNo>,
     /// The names of everything that is no directory, and whether all of them are in the tree.
     others: BTreeMap<ObjectNo, (Vec<ObjectName>, bool)>,
+    /// The parts of all files that can be read.
+    contents: BTreeMap<ObjectNo, LostContent>,
     paths: BTreeMap<ObjectNo, String>,
     findings: RepairFindings,
 }
@@ -87,6 +89,7 @@ impl<'s> ObjectPlacer<'s> {
             directories: Vec::new(),
             placed_directories: BTreeSet::from([ObjectNo::ROOT]),
             others: BTreeMap::new(),
+            contents: BTreeMap::new(),
             paths: BTreeMap::from([(ObjectNo::ROOT, String::new())]),
             findings: RepairFindings {
                 has_server: has_notes(store),
@@ -190,6 +193,7 @@ impl<'s> ObjectPlacer<'s> {
             source: ObjectSource::Found,
             names: vec![name],
             is_in_tree,
+            content: LostContent::default(),
         });
     }
 
@@ -389,6 +393,7 @@ impl<'s> ObjectPlacer<'s> {
             let lost = self.objects.with_state(self.store, no, &mut read);
             let lost = lost.unwrap_or_default();
             self.findings.bytes += lost.read;
+            self.contents.insert(no, lost);
             if !lost.is_whole() {
                 self.move_damaged(no, size, lost);
             }
@@ -440,6 +445,7 @@ impl<'s> ObjectPlacer<'s> {
                 source: ObjectSource::Found,
                 names,
                 is_in_tree,
+                content: self.contents.remove(&no).unwrap_or_default(),
             });
         }
         // The report is there whenever something is lost.
@@ -450,6 +456,7 @@ impl<'s> ObjectPlacer<'s> {
                 source: ObjectSource::Report,
                 names: vec![(top, Name::new(REPORT).expect("a valid name"))],
                 is_in_tree: false,
+                content: LostContent::default(),
             });
         }
         let mark = self.lost.take_number();

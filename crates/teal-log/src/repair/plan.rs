@@ -1,5 +1,6 @@
 //! The plan of the new store: its objects and their names.
 
+use crate::repair::content::LostContent;
 use crate::repair::facts::ObjectName;
 use teal_types::{Name, ObjectNo};
 
@@ -31,6 +32,8 @@ pub(super) struct PlannedObject {
     pub(super) names: Vec<ObjectName>,
     /// The object is in its place, as it was.
     pub(super) is_in_tree: bool,
+    /// The parts of its content that could be read.
+    pub(super) content: LostContent,
 }
 
 /// The objects of the new store.
@@ -47,6 +50,41 @@ impl RepairPlan {
     /// Returns all objects in the order in which they are made.
     pub(super) fn all_objects(&self) -> impl Iterator<Item = &PlannedObject> {
         self.directories.iter().chain(&self.others)
+    }
+
+    /// Returns a number that tells this plan from another one of the same store, of which more or
+    /// less could be read.
+    pub(super) fn digest(&self) -> u32 {
+        let add = |digest, number: u64| crc32c::crc32c_append(digest, &number.to_le_bytes());
+        let mut digest = add(0, self.mark.get());
+        for planned in self.all_objects() {
+            let source = match planned.source {
+                ObjectSource::Found => 0,
+                ObjectSource::MadeDirectory => 1,
+                ObjectSource::Report => 2,
+            };
+            let LostContent { bytes, read, pages } = planned.content;
+            let is_in_tree = u64::from(planned.is_in_tree);
+            let count = planned.names.len() as u64;
+            for number in [
+                planned.no.get(),
+                source,
+                is_in_tree,
+                bytes,
+                read,
+                pages,
+                count,
+            ] {
+                digest = add(digest, number);
+            }
+            // Each with its length, so that no two lists of names look alike.
+            for (dir, name) in &planned.names {
+                digest = add(digest, dir.get());
+                digest = add(digest, name.as_bytes().len() as u64);
+                digest = crc32c::crc32c_append(digest, name.as_bytes());
+            }
+        }
+        digest
     }
 
     /// Checks that every object has a name in a directory that is made before it, and a number of

@@ -808,6 +808,59 @@ fn a_repair_goes_on_only_with_its_own_copy() {
 }
 
 #[test]
+fn a_repair_does_not_go_on_when_the_disk_reads_otherwise() {
+    let FilledStore {
+        bytes: whole,
+        places,
+        ..
+    } = filled(FEW);
+    let content: Vec<_> = places.iter().filter(|p| p.what == "content").collect();
+    let mut bytes = whole.clone();
+    invert(&mut bytes, content[0]);
+    let before = survey(&bytes).unwrap();
+    invert(&mut bytes, content[content.len() - 1]);
+    let after = survey(&bytes).unwrap();
+
+    let disk = MemDisk::from_bytes(image(&*new_disk(STORE)));
+    let faults = FaultDisk::new(disk);
+    let shared: Arc<dyn Disk> = Arc::new(faults.clone());
+    let store = open_on(&shared);
+    commit_each(&store);
+    faults.fail_nth(DiskCall::Write, 3, FaultDuration::Forever, ErrorKind::Other);
+    assert!(before.copy_to(&store, &mut |_| {}).is_err());
+    drop(store);
+    faults.clear_faults();
+    let store = open_on(&shared);
+    let refused = after.copy_to(&store, &mut |_| {});
+    assert!(
+        matches!(refused, Err(RepairError::OtherRepair)),
+        "{refused:?}"
+    );
+    before.copy_to(&store, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn what_fails_between_the_survey_and_the_copy_is_no_silent_hole() {
+    let FilledStore { bytes, places, .. } = filled(FEW);
+    let disk = disk_with(&bytes);
+    let survey = RepairSurvey::open(Arc::clone(&disk), Arc::new(SystemClock), &mut |_| {}).unwrap();
+    assert!(survey.findings().is_whole(), "{:?}", survey.findings());
+    let place = places.iter().find(|place| place.what == "content").unwrap();
+    let mut damaged = bytes;
+    invert(&mut damaged, place);
+    let range = place.byte as usize..(place.byte + place.bytes) as usize;
+    let slices = [IoSlice::new(&damaged[range])];
+    disk.write_at(Sector::new(place.byte / SECTOR), &slices)
+        .unwrap();
+    let refused = survey.copy_to(&open_on(&new_disk(STORE)), &mut |_| {});
+    let Err(error @ RepairError::Failing { .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    let said = error.to_string();
+    assert!(said.contains("/") && said.contains("ddrescue"), "{said}");
+}
+
+#[test]
 fn a_new_store_that_is_too_small_says_so() {
     let disk = new_disk(64 * MIB);
     let store = open_on(&disk);
