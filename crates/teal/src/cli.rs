@@ -192,7 +192,8 @@ pub(crate) struct RepairArgs {
     /// The damaged store: a file or block device, which is not written
     pub(crate) path: PathBuf,
     /// The place of the repaired store: a new file, or a block device [default: that of the damaged
-    /// one, which stays beside it as PATH.damaged]
+    /// one, which stays beside it as PATH.damaged]; what a volume with a server keeps in STORE.d is
+    /// not copied there
     #[arg(long, value_name = "DEST")]
     pub(crate) to: Option<PathBuf>,
     /// The size of the repaired store, such as 20G [default: that of the damaged one]
@@ -201,8 +202,9 @@ pub(crate) struct RepairArgs {
     /// Write without asking
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Overwrite the block device that --to names
-    #[arg(long, requires = "to")]
+    /// Begin anew: overwrite the block device that --to names, or the file PATH.repairing or
+    /// DEST.repairing
+    #[arg(long)]
     pub(crate) force: bool,
 }
 

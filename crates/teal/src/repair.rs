@@ -12,8 +12,10 @@ use crate::cli::RepairArgs;
 use crate::inspect::{progress_bar, show_phase};
 use crate::{mkfs, opening};
 use anyhow::{Context, Result, bail};
+use rustix::fs::{CWD, RenameFlags};
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -99,16 +101,37 @@ fn write_repaired(
     match target {
         RepairTarget::InPlace => put_in_place(path, &place)?,
         RepairTarget::File(dest) => {
-            std::fs::rename(&place, dest)
-                .and_then(|()| sync_directory_of(dest))
-                .with_context(|| format!("cannot name the repaired store {}", dest.display()))?;
+            name_repaired(&place, dest)?;
             say!("the repaired store is in {}; it is clean", dest.display());
         }
         RepairTarget::Device(dest) => {
             say!("the repaired store is on {}; it is clean", dest.display());
         }
     }
+    if survey.findings().has_server && !matches!(target, RepairTarget::InPlace) {
+        let beside = with_suffix(path, ".d");
+        say!(
+            "{} belongs to the store and stays where it is: put it beside the repaired store, with \
+             its name and `.d`, before that is mounted",
+            shown_path(&beside)
+        );
+    }
     Ok(())
+}
+
+/// Gives the finished store at `place` the name `dest`, which nothing may have got meanwhile.
+fn name_repaired(place: &Path, dest: &Path) -> Result<()> {
+    rustix::fs::renameat_with(CWD, place, CWD, dest, RenameFlags::NOREPLACE)
+        .map_err(std::io::Error::from)
+        .and_then(|()| sync_directory_of(dest))
+        .with_context(|| {
+            format!(
+                "the repaired store is finished and clean, but cannot get the name {}: rename {} \
+                 yourself",
+                dest.display(),
+                place.display()
+            )
+        })
 }
 
 impl RepairTarget {
@@ -251,17 +274,25 @@ fn open_new(
     force: bool,
     survey: &RepairSurvey,
 ) -> Result<Arc<Store>> {
-    if place.exists()
-        && !force
-        && let Some(unfinished) = open_unfinished(place)?
-    {
+    let found = found_at(place)?;
+    let is_file = found.as_ref().is_some_and(std::fs::Metadata::is_file);
+    // A link would take the name of the store in place of what it leads to.
+    if found.is_some() && !force && (is_file || file_size.is_none()) && is_unfinished(place)? {
         say!("going on with {}", shown_path(place));
-        return Ok(unfinished);
+        let disk = Arc::new(opening::open_disk(place, OpenMode::Write)?);
+        return Ok(Store::open(disk, Arc::new(SystemClock), OpenOptions::default())?.0);
     }
     let disk = match file_size {
         Some(size) => {
-            // It has the suffix of a repair, and is none that can be gone on with.
-            if place.exists() {
+            if found.is_some() {
+                // It may be anything, a finished repair too.
+                if !force {
+                    bail!(
+                        "{} exists already, and is no unfinished repair: move it away, or let it \
+                         be overwritten with --force",
+                        place.display()
+                    );
+                }
                 std::fs::remove_file(place).with_context(|| place.display().to_string())?;
             }
             FileDisk::open(place, OpenMode::Create(size))?
@@ -283,15 +314,39 @@ fn open_new(
     Ok(Store::open(disk, Arc::new(SystemClock), OpenOptions::default())?.0)
 }
 
-/// Returns the store at `place` if a repair was begun there.
-fn open_unfinished(place: &Path) -> Result<Option<Arc<Store>>> {
-    let disk = Arc::new(opening::open_disk(place, OpenMode::Write)?);
-    let Ok((store, _)) = Store::open(disk, Arc::new(SystemClock), OpenOptions::default()) else {
-        return Ok(None);
+/// Returns what has this name, a link included.
+fn found_at(path: &Path) -> Result<Option<std::fs::Metadata>> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+/// Returns whether a repair was begun at `place`. Writes nothing.
+fn is_unfinished(place: &Path) -> Result<bool> {
+    let disk = Arc::new(opening::open_disk(place, OpenMode::Read)?);
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let Ok((store, _)) = Store::open(disk, Arc::new(SystemClock), options) else {
+        return Ok(false);
     };
     let name = Name::new(UNFINISHED.as_bytes())?;
-    let mark = store.lookup(ObjectNo::ROOT, &name);
-    Ok(mark.is_ok_and(|mark| mark.is_some()).then_some(store))
+    if store
+        .lookup(ObjectNo::ROOT, &name)
+        .is_ok_and(|mark| mark.is_some())
+    {
+        return Ok(true);
+    }
+    // One that was killed at once has made the store and nothing in it yet.
+    let mut is_empty = true;
+    let seen = store.each_entry(ObjectNo::ROOT, 0, &mut |_, _, _, _| {
+        is_empty = false;
+        ControlFlow::Break(())
+    });
+    Ok(is_empty && seen.is_ok() && place.is_file())
 }
 
 fn copy_all(survey: &RepairSurvey, new: &Store, place: &Path) -> Result<()> {
@@ -331,16 +386,19 @@ fn damaged_name(path: &Path) -> PathBuf {
 /// Checks that no other file has the name that the damaged store gets.
 fn check_second_name(path: &Path) -> Result<SecondName> {
     let damaged = damaged_name(path);
-    let identity = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
-    match identity(&damaged) {
-        Err(_) => Ok(SecondName::Missing),
-        // An attempt that was cut short has made it.
-        Ok(found) if identity(path).is_ok_and(|own| own == found) => Ok(SecondName::Given),
-        Ok(_) => bail!(
-            "{} exists already: move it away first, since the damaged store gets this name",
-            damaged.display()
-        ),
+    // A link to the damaged store is no second name: the rename would take its only one.
+    let Some(found) = found_at(&damaged)? else {
+        return Ok(SecondName::Missing);
+    };
+    let identity = |meta: &std::fs::Metadata| (meta.dev(), meta.ino());
+    // An attempt that was cut short has made it.
+    if found_at(path)?.is_some_and(|own| identity(&own) == identity(&found)) {
+        return Ok(SecondName::Given);
     }
+    bail!(
+        "{} exists already: move it away first, since the damaged store gets this name",
+        damaged.display()
+    )
 }
 
 /// Lets the repaired store take the name of the damaged one.

@@ -155,13 +155,22 @@ fn a_damaged_store_is_repaired_in_place_and_can_be_written_again() {
     assert!(said.stderr.contains("--yes"), "{said}");
     assert!(fs::read(m.store()).unwrap() == damaged);
 
-    // What an attempt left behind that was killed at once is no obstacle.
+    // A link to the store is no second name for it.
+    let kept = format!("{store}.damaged");
+    std::os::unix::fs::symlink(&store, &kept).unwrap();
+    let said = repair(m.world(), &[&store, "--yes"]).expect_refusal();
+    assert!(said.contains(&kept), "{said}");
+    fs::remove_file(&kept).unwrap();
+
+    // What is no unfinished repair is overwritten only when that is asked for.
     let unfinished = format!("{store}.repairing");
     fs::write(&unfinished, [1; 5000]).unwrap();
-    let said = repair(m.world(), &[&store, "--yes"]).expect_success();
+    let said = repair(m.world(), &[&store, "--yes"]).expect_refusal();
+    assert!(said.contains("--force"), "{said}");
+    assert!(fs::read(&unfinished).unwrap() == [1; 5000]);
+    let said = repair(m.world(), &[&store, "--yes", "--force"]).expect_success();
     assert!(said.contains("it is clean"), "{said}");
     assert!(!Path::new(&unfinished).exists());
-    let kept = format!("{store}.damaged");
     assert!(
         fs::read(&kept).unwrap() == damaged,
         "the damaged store stays"
