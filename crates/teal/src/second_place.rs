@@ -56,6 +56,13 @@ pub(crate) fn bind_if_mounted(args: &MountArgs) -> Result<bool> {
             first.pid
         );
     }
+    // Bound to itself, the mount would cover itself and be there twice.
+    if first.mount_point == args.dir {
+        bail!(
+            "{store} is in use: it is mounted here already, by process {}",
+            first.pid
+        );
+    }
     if !options_agree(&first.options, &args.options) {
         let options = match &first.options[..] {
             [] => "without options".to_owned(),

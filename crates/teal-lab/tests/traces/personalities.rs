@@ -128,7 +128,7 @@ define process name=netclient {
     flowop start name=s,iters=1
     flowop replace name=r,iters=6
     flowop grow name=g,iters=3
-    flowop statfile name=stat,filesetname=shared,indexed=$index
+    flowop statfile name=looker,filesetname=shared,indexed=$index
     flowop eventlimit name=pace
   }
 }
@@ -456,15 +456,15 @@ fn streams_directories_and_small_files_have_the_shares_of_their_scripts() {
     let dirs =
         "define fileset name=tree,path=$dir,size=1k,entries=50,leafdirs=50,dirwidth=5,prealloc
         define process name=pp { thread name=tt,memsize=1k {
-          flowop listdir name=list,filesetname=tree,iters=3
-          flowop removedir name=remove,filesetname=tree
-          flowop makedir name=make,filesetname=tree
+          flowop listdir name=lister,filesetname=tree,iters=3
+          flowop removedir name=remover,filesetname=tree
+          flowop makedir name=maker,filesetname=tree
           flowop statfile name=stat,filesetname=tree
         } }";
     lab.run(dirs, &["--operations", "3000"]).expect_shares(&[
-        ("list", 3),
-        ("remove", 1),
-        ("make", 1),
-        ("stat", 1),
+        ("lister", 3),
+        ("remover", 1),
+        ("maker", 1),
+        ("looker", 1),
     ]);
 }
