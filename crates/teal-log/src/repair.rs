@@ -19,8 +19,8 @@
 //!    brought back, however whole its records are.
 //! 6. *Can be resumed*: until all is there, the new store has a file
 //!    [`UNFINISHED`](plan::UNFINISHED) in its root, which says from which state of which store it
-//!    is made, and by which plan: of a failing disk another one may be made the next time. Copying goes on behind what such a store has. An object gets its names when all of
-//!    it is there.
+//!    is made, and by which plan: of a failing disk another one may be made the next time. Copying
+//!    goes on behind what such a store has. An object gets its names when all of it is there.
 //!
 //! # How
 //! 1. `facts` looks at every object that the readable pages of the inode map and the log behind the

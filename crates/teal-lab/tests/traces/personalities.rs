@@ -128,7 +128,7 @@ define process name=netclient {
     flowop start name=s,iters=1
     flowop replace name=r,iters=6
     flowop grow name=g,iters=3
-    flowop statfile name=looker,filesetname=shared,indexed=$index
+    flowop statfile name=stat,filesetname=shared,indexed=$index
     flowop eventlimit name=pace
   }
 }
@@ -459,7 +459,7 @@ fn streams_directories_and_small_files_have_the_shares_of_their_scripts() {
           flowop listdir name=lister,filesetname=tree,iters=3
           flowop removedir name=remover,filesetname=tree
           flowop makedir name=maker,filesetname=tree
-          flowop statfile name=stat,filesetname=tree
+          flowop statfile name=looker,filesetname=tree
         } }";
     lab.run(dirs, &["--operations", "3000"]).expect_shares(&[
         ("lister", 3),

@@ -246,7 +246,7 @@ impl CommitLog {
                 .still_holds(&self.objects, committer.checkpoint())
                 .inspect_err(|e| self.durability.poison(e))?;
         }
-        // Second copies are found by the structures too, so that an unmarked superblock stops nothing.
+        // Second copies are found by the structures too: an unmarked superblock stops nothing.
         let _ = self.mark_features(committer, SECOND_COPIES)?;
         self.finish_copies()?;
         // A new epoch tells this opening's records from leftovers of earlier ones.
