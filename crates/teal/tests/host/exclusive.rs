@@ -253,6 +253,8 @@ fn elsewhere(
     let script = format!(
         r#"hostname "machine-{machine}"; mount --bind machine-id /etc/machine-id
         mount --bind boot-id /proc/sys/kernel/random/boot_id
+        # Daemons of one machine do not hear from another one.
+        export XDG_RUNTIME_DIR="$PWD/run-{machine}"; mkdir -p "$XDG_RUNTIME_DIR"
         teal="$1"; store="$2"; shift 2; mkdir -p point
         daemon() {{ "$teal" status --json "$PWD/point" | sed -n 's/.*"pid": \([0-9]*\).*/\1/p'; }}
         {script}"#
